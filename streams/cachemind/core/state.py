@@ -1,0 +1,146 @@
+"""The state that the log folds into, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from cachemind.types import (
+    EMPTY,
+    FIRST_TIMELINE,
+    ContextKey,
+    EncoderId,
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Sha256,
+    Timeline,
+    Version,
+)
+
+HIT_HISTORY = 4
+"""Last hits kept an entry, enough for LRU-K with K up to 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A servable response and where it came from.
+
+    `offset` and `version` are those of its `Stored`; times are nanoseconds of
+    event time. `right` and `wrong` count feedback.
+    """
+
+    exact_key: ExactKey
+    context_key: ContextKey
+    event_id: EventId
+    offset: Offset
+    version: Version
+    timeline: Timeline
+    stored_at_ns: int
+    expires_at_ns: int
+    pinned: bool
+    right: int
+    wrong: int
+    prompt_hash: Sha256
+    request_hash: Sha256
+    response_hash: Sha256
+    snapshot_id: str
+    semantic_key: str
+    encoder_id: EncoderId
+    model: str
+    parameters: str
+    finish_reason: str
+    tags: tuple[str, ...]
+    source_chunks: tuple[Sha256, ...]
+    prompt: str | None
+    embedding: bytes | None
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hits:
+    """How often and when an entry was served; outside of versions and digest.
+
+    `last_ns` holds the newest `HIT_HISTORY` hits, newest first.
+    """
+
+    count: int
+    last_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceState:
+    """What is true of a namespace besides its entries.
+
+    `digest` is the additive digest over all entries, an integer modulo 2**256.
+    `counts` maps a word (`hit_exact`, `stored`, `fenced`, ...) to events seen.
+    """
+
+    namespace: Namespace
+    version: Version = EMPTY
+    timeline: Timeline = FIRST_TIMELINE
+    digest: int = 0
+    entries: int = 0
+    entry_bytes: int = 0
+    policy: str = ""
+    shredded_keys: tuple[str, ...] = ()
+    last_rollback: EventId | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """One line of a namespace's history: the event that made `version`."""
+
+    version: Version
+    offset: Offset
+    timeline: Timeline
+    digest: int
+    event_id: EventId
+    kind: str
+    occurred_at_ns: int
+    principal: str
+
+
+class Effect(StrEnum):
+    """What an event did to its namespace."""
+
+    APPLIED = "applied"
+    NO_CHANGE = "no_change"
+    FENCED = "fenced"
+    COUNTED = "counted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The result of folding one event.
+
+    `entries` maps each changed key to its new entry, None for gone. `changed`
+    names the (context, exact) keys whose readers must look again.
+    """
+
+    effect: Effect
+    state: NamespaceState
+    entries: dict[ExactKey, Entry | None]
+    hits: dict[ExactKey, Hits]
+    version_row: VersionRow | None
+    removed_contexts: dict[ExactKey, ContextKey]
+
+
+class EntryReader(Protocol):
+    """Read access to the entries of one namespace, as the fold needs it."""
+
+    def entry(self, key: ExactKey) -> Entry | None:
+        """Return the entry at `key`, None where absent."""
+        ...
+
+    def hits(self, key: ExactKey) -> Hits | None:
+        """Return the hit history at `key`, None where it was never served."""
+        ...
+
+    def entries(self) -> Iterable[Entry]:
+        """Return every entry of the namespace, in key order."""
+        ...

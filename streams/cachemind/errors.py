@@ -1,0 +1,152 @@
+"""The one exception tree. An error carries its facts as attributes.
+
+No message holds a prompt, a response body or a secret.
+"""
+
+from __future__ import annotations
+
+
+class CacheError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+# ---- bytes and events from outside -------------------------------------------------
+
+
+class InvalidEvent(CacheError):
+    """An event breaks its own rules (a field is out of range or malformed)."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class UndecodableRecord(CacheError):
+    """The bytes of a record are not an event in any known encoding."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"record cannot be decoded: {reason}")
+        self.reason = reason
+
+
+class UnknownSchema(CacheError):
+    """A record was written with a schema or an event type this build lacks.
+
+    Never skipped: a newer writer may have put a meaning there that we must keep.
+    """
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(
+            f"record uses {identity}, which this build does not know; "
+            "upgrade before folding further"
+        )
+        self.identity = identity
+
+
+class InvalidRequest(CacheError):
+    """A client's request is wrong; `field` names the part."""
+
+    def __init__(self, field: str, problem: str, *, status: int = 400) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+        self.status = status
+
+
+# ---- the log ------------------------------------------------------------------------
+
+
+class LogError(CacheError):
+    """Something about the Kafka log."""
+
+
+class LogUnavailable(LogError):
+    """The log did not take or give a record in time. Retrying is safe."""
+
+
+class LogRejected(LogError):
+    """The log refuses this record for good (too large, not authorised)."""
+
+
+class TopicMisconfigured(LogError):
+    """A topic exists with a configuration that would lose or reorder events."""
+
+    def __init__(self, topic: str, setting: str, expected: str, found: str) -> None:
+        super().__init__(f"topic {topic}: {setting} must be {expected}, found {found}")
+        self.topic = topic
+        self.setting = setting
+        self.expected = expected
+        self.found = found
+
+
+class FoldStopped(CacheError):
+    """A partition's fold stopped at a record that it must not skip."""
+
+    def __init__(self, lsn: str, reason: str) -> None:
+        super().__init__(f"fold stopped at {lsn}: {reason}")
+        self.lsn = lsn
+        self.reason = reason
+
+
+# ---- the store ----------------------------------------------------------------------
+
+
+class StoreError(CacheError):
+    """Something about the RocksDB stores."""
+
+
+class StoreLocked(StoreError):
+    """Another process owns the store."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is not there yet, or cannot be read or written."""
+
+
+class StoreMismatch(StoreError):
+    """The store belongs to another log (cluster, topic or format)."""
+
+
+class DigestMismatch(CacheError):
+    """A recomputed state digest differs from the recorded one."""
+
+    def __init__(self, namespace: str, recorded: str, computed: str) -> None:
+        super().__init__(
+            f"namespace {namespace}: recorded digest {recorded}, computed {computed}"
+        )
+        self.namespace = namespace
+        self.recorded = recorded
+        self.computed = computed
+
+
+# ---- upstream and encoder -----------------------------------------------------------
+
+
+class UpstreamUnavailable(CacheError):
+    """The model server did not answer, or broke off. `status` is for the client."""
+
+    def __init__(self, problem: str, *, status: int = 502) -> None:
+        super().__init__(f"upstream: {problem}")
+        self.problem = problem
+        self.status = status
+
+
+class EmbeddingUnavailable(CacheError):
+    """The encoder failed or has no weights; a caller treats it as a miss."""
+
+
+# ---- processes ----------------------------------------------------------------------
+
+
+class InvalidSetting(CacheError):
+    """A setting is wrong or missing; `name` is the variable or file key."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class BrokerError(CacheError):
+    """The embedded Kafka could not be fetched, started or stopped."""
