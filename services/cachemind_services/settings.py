@@ -1,0 +1,286 @@
+"""All settings, read once: defaults, then a TOML file, then `CACHEMIND_*`, then flags.
+
+The Kafka client takes any librdkafka property: `[kafka]` in the file, verbatim, or
+`CACHEMIND_KAFKA_SASL_MECHANISM` for `sasl.mechanism`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from cachemind.errors import CacheError, InvalidSetting
+from cachemind.types import check_namespace
+
+PREFIX: Final = "CACHEMIND_"
+KAFKA_PREFIX: Final = "CACHEMIND_KAFKA_"
+CONFIG_VARIABLE: Final = "CACHEMIND_CONFIG"
+BOOTSTRAP: Final = "bootstrap.servers"
+_UNDERSCORED: Final = frozenset({"log_level"})
+"""librdkafka properties whose own name has an underscore."""
+
+OFF: Final = False
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+
+def _text(raw: str) -> str:
+    return raw
+
+
+def _flag(raw: str) -> bool:
+    lowered = raw.lower()
+    if lowered not in _TRUE | _FALSE:
+        raise ValueError("must be true or false")
+    return lowered in _TRUE
+
+
+def _path(raw: str) -> Path:
+    if not raw:
+        raise ValueError("must be a path")
+    return Path(raw).expanduser()
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(raw: str) -> int:
+        value = int(raw) if raw.lstrip("-").isdigit() and raw.isascii() else None
+        if value is None or not low <= value <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _ratio(raw: str) -> float:
+    try:
+        value = float(raw)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        if raw not in words:
+            raise ValueError("must be one of " + ", ".join(words))
+        return raw
+
+    return parse
+
+
+def _url(raw: str) -> str:
+    parts = urlsplit(raw)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as http://127.0.0.1:11434")
+    if parts.query or parts.fragment:
+        raise ValueError("must not have a query or a fragment")
+    return raw.rstrip("/")
+
+
+def _namespace(raw: str) -> str:
+    try:
+        return check_namespace(raw)
+    except CacheError as error:
+        raise ValueError(str(error)) from error
+
+
+def _setting(parse: Callable[[str], object], default: object, doc: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One process's settings. Durations and sizes carry their unit in the name."""
+
+    upstream: str = _setting(_url, "", "model server, with no /v1 at the end")
+    host: str = _setting(_text, "127.0.0.1", "address that the gateway binds")
+    port: int = _setting(_whole(0, 65535), 8080, "TCP port; 0 picks a free one")
+    uds: Path | None = _setting(_path, None, "Unix socket to listen on as well")
+    workers: int = _setting(_whole(1, 256), 1, "gateway processes")
+    data_dir: Path = _setting(
+        _path, Path("~/.local/share/cachemind"), "stores, broker, secret"
+    )
+    namespace: str = _setting(_namespace, "default", "namespace that is served")
+    topic_prefix: str = _setting(_text, "cachemind", "first part of topic names")
+    partitions: int = _setting(_whole(1, 1024), 4, "WAL partitions")
+    production: bool = _setting(_flag, OFF, "demand replicated topics")
+    replication_factor: int = _setting(
+        _whole(1, 32), 1, "of topics that are created; production asks for 3"
+    )
+    group_id: str = _setting(_text, "", "materializer's group; default one per store")
+    schema_registry_url: str = _setting(_text, "", "Confluent wire format when set")
+    wal_ack: str = _setting(_one_of("acked", "async"), "acked", "when answers leave")
+    on_wal_failure: str = _setting(
+        _one_of("bypass", "refuse"), "bypass", "what to do while Kafka is away"
+    )
+    wal_timeout_ms: int = _setting(
+        _whole(50, 120_000), 3_000, "longest wait for an acknowledgement"
+    )
+    encoder: str = _setting(
+        _one_of("onnx", "torch", "off"), "onnx", "off: exact hits only"
+    )
+    similarity_threshold: float = _setting(_ratio, 0.92, "lowest cosine of a hit")
+    embed_deadline_ms: int = _setting(
+        _whole(1, 60_000), 200, "longest wait for the encoder; past it: miss"
+    )
+    ttl_s: int = _setting(_whole(1, 10**9), 86_400, "life of an entry by default")
+    max_ttl_s: int = _setting(_whole(1, 10**9), 604_800, "longest life of an entry")
+    share_across_credentials: bool = _setting(
+        _flag, OFF, "let callers with different upstream keys share entries"
+    )
+    admit_volatile: bool = _setting(
+        _flag, OFF, "admit answers to questions about now, today, the weather"
+    )
+    max_body_bytes: int = _setting(
+        _whole(1_024, 2**31), 16 * 2**20, "larger requests get 413"
+    )
+    max_cacheable_bytes: int = _setting(
+        _whole(1_024, 2**24), 2**20, "larger bodies pass through uncached"
+    )
+    upstream_connect_timeout_ms: int = _setting(_whole(1, 600_000), 5_000, "")
+    upstream_first_byte_timeout_ms: int = _setting(_whole(1, 3_600_000), 300_000, "")
+    upstream_idle_timeout_ms: int = _setting(_whole(1, 3_600_000), 120_000, "")
+    secret_file: Path | None = _setting(
+        _path, None, "32 random bytes in hex, equal on all hosts; default one per data"
+    )
+    java: Path | None = _setting(_path, None, "Java 17 or newer for the embedded Kafka")
+    broker_port: int = _setting(_whole(0, 65535), 0, "of the embedded Kafka; 0: free")
+    broker_heap_mb: int = _setting(_whole(128, 65_536), 384, "of the embedded Kafka")
+    watchdog_s: int = _setting(
+        _whole(1, 86_400), 60, "restart a materializer that makes no progress"
+    )
+    log_level: str = _setting(
+        _one_of("debug", "info", "warning", "error"), "info", "of our own log lines"
+    )
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> bool:
+        """Return whether we bring the broker."""
+        return BOOTSTRAP not in self.kafka
+
+    def environ(self) -> dict[str, str]:
+        """Return the variables that make a child process read the same settings."""
+        variables = {
+            _variable(item.name): _write(getattr(self, item.name))
+            for item in fields(self)
+            if item.name != "kafka" and getattr(self, item.name) != item.default
+        }
+        return variables | {
+            kafka_variable(name): value for name, value in self.kafka.items()
+        }
+
+
+def load(
+    environ: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> Settings:
+    """Return the settings from all sources, the later one winning.
+
+    Raises: `InvalidSetting` naming the variable, the file key or the flag.
+    """
+    named = environ.get(CONFIG_VARIABLE)
+    path = config if config is not None else (Path(named) if named else None)
+    values: dict[str, object] = {}
+    kafka: dict[str, str] = {}
+    if path is not None:
+        _from_file(path, values, kafka)
+    _from_environ(environ, values, kafka)
+    for name, raw in (flags or {}).items():
+        if name == BOOTSTRAP:
+            kafka[BOOTSTRAP] = raw
+        else:
+            values[name] = _parse(name, raw, "--" + name.replace("_", "-"))
+    values.setdefault("data_dir", Settings().data_dir.expanduser())
+    return _checked(Settings(**cast(Any, values), kafka=kafka))
+
+
+def kafka_variable(prop: str) -> str:
+    """Return the environment variable that sets the librdkafka property `prop`."""
+    return KAFKA_PREFIX + prop.replace(".", "_").upper()
+
+
+def _checked(settings: Settings) -> Settings:
+    if settings.ttl_s > settings.max_ttl_s:
+        raise InvalidSetting(_variable("ttl_s"), "must not be above max_ttl_s")
+    if settings.production and settings.embedded:
+        raise InvalidSetting(
+            kafka_variable(BOOTSTRAP), "production needs a Kafka cluster of its own"
+        )
+    return settings
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _parsers() -> dict[str, Callable[[str], object]]:
+    return {
+        item.name: item.metadata["parse"]
+        for item in fields(Settings)
+        if item.name != "kafka"
+    }
+
+
+def _parse(name: str, raw: str, shown: str) -> object:
+    parser = _parsers().get(name)
+    if parser is None:
+        raise InvalidSetting(shown, "is not a setting")
+    try:
+        return parser(raw)
+    except ValueError as error:
+        raise InvalidSetting(shown, str(error)) from error
+
+
+def _write(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _from_environ(
+    environ: Mapping[str, str], values: dict[str, object], kafka: dict[str, str]
+) -> None:
+    for variable, raw in environ.items():
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        if variable.startswith(KAFKA_PREFIX):
+            prop = variable.removeprefix(KAFKA_PREFIX).lower()
+            kafka[prop if prop in _UNDERSCORED else prop.replace("_", ".")] = raw
+        else:
+            name = variable.removeprefix(PREFIX).lower()
+            values[name] = _parse(name, raw, variable)
+
+
+def _from_file(path: Path, values: dict[str, object], kafka: dict[str, str]) -> None:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSetting(str(path), f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(str(path), f"is not TOML: {error}") from error
+    for name, value in document.items():
+        if name == "kafka" and isinstance(value, dict):
+            kafka.update(_flatten("", value))
+        elif isinstance(value, dict | list):
+            raise InvalidSetting(name, "must be a single value")
+        else:
+            values[name] = _parse(name, _write(value), name)
+
+
+def _flatten(prefix: str, table: Mapping[str, object]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(f"{prefix}{name}.", value)
+        else:
+            flat[prefix + name] = _write(value)
+    return flat

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cachemind.errors import InvalidSetting
+from cachemind_services.settings import Settings, load
+
+
+def test_defaults_embed_kafka_and_bind_loopback() -> None:
+    settings = load({})
+    assert settings.embedded
+    assert settings.host == "127.0.0.1"
+    assert settings.similarity_threshold == 0.92
+
+
+def test_flag_beats_variable_beats_file_beats_default(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("port = 1\nworkers = 3\nttl_s = 7\n")
+    settings = load(
+        {"CACHEMIND_PORT": "2", "CACHEMIND_WORKERS": "4"},
+        config=config,
+        flags={"port": "5"},
+    )
+    assert (settings.port, settings.workers, settings.ttl_s) == (5, 4, 7)
+
+
+def test_any_librdkafka_property_comes_by_variable_or_file(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(
+        '[kafka]\nbootstrap.servers = "a:1"\n"ssl.ca.location" = "/ca"\n'
+        'sasl.mechanism = "PLAIN"\nsocket.keepalive.enable = true\n'
+    )
+    settings = load(
+        {
+            "CACHEMIND_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+            "CACHEMIND_KAFKA_LOG_LEVEL": "3",
+        },
+        config=config,
+    )
+    assert not settings.embedded
+    assert settings.kafka == {
+        "bootstrap.servers": "a:1",
+        "ssl.ca.location": "/ca",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "socket.keepalive.enable": "true",
+        "log_level": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        pytest.param({"CACHEMIND_PORT": "x"}, "CACHEMIND_PORT", id="not-a-number"),
+        pytest.param({"CACHEMIND_PORT": "70000"}, "CACHEMIND_PORT", id="too-high"),
+        pytest.param({"CACHEMIND_PROT": "1"}, "CACHEMIND_PROT", id="unknown"),
+        pytest.param(
+            {"CACHEMIND_UPSTREAM": "ftp://x"}, "CACHEMIND_UPSTREAM", id="scheme"
+        ),
+        pytest.param(
+            {"CACHEMIND_NAMESPACE": "A b"}, "CACHEMIND_NAMESPACE", id="namespace"
+        ),
+        pytest.param(
+            {"CACHEMIND_SIMILARITY_THRESHOLD": "nan"},
+            "CACHEMIND_SIMILARITY_THRESHOLD",
+            id="nan",
+        ),
+        pytest.param(
+            {"CACHEMIND_PRODUCTION": "true"},
+            "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS",
+            id="production-needs-a-cluster",
+        ),
+        pytest.param({"CACHEMIND_TTL_S": "999999"}, "CACHEMIND_TTL_S", id="ttl-order"),
+    ],
+)
+def test_a_wrong_value_names_its_variable(environ: dict[str, str], name: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load(environ)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize("text", ["port = [1]", "port =", "colour = 1"])
+def test_a_wrong_file_is_refused(text: str, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(text)
+    with pytest.raises(InvalidSetting):
+        load({}, config=config)
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=r"nowhere\.toml"):
+        load({"CACHEMIND_CONFIG": str(tmp_path / "nowhere.toml")})
+
+
+def test_a_child_process_reads_the_same_settings() -> None:
+    settings = Settings(
+        port=9,
+        data_dir=Path("/d"),
+        uds=Path("/s"),
+        production=True,
+        similarity_threshold=0.95,
+        kafka={"bootstrap.servers": "a:1", "sasl.password": "p"},
+    )
+    assert load(settings.environ()) == settings
