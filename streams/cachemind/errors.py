@@ -108,6 +108,15 @@ class StoreMismatch(StoreError):
     """The store belongs to another log (cluster, topic or format)."""
 
 
+class CorruptState(StoreError):
+    """Stored bytes are not what this build writes; `what` names the kind of row."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}")
+        self.what = what
+        self.problem = problem
+
+
 class DigestMismatch(CacheError):
     """A recomputed state digest differs from the recorded one."""
 
@@ -130,6 +139,14 @@ class UpstreamUnavailable(CacheError):
         super().__init__(f"upstream: {problem}")
         self.problem = problem
         self.status = status
+
+
+class MalformedCompletion(CacheError):
+    """The model server's answer is not a chat completion; `reason` is a fixed text."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not a chat completion: {reason}")
+        self.reason = reason
 
 
 class EmbeddingUnavailable(CacheError):
