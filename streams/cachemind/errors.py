@@ -65,6 +65,19 @@ class LogUnavailable(LogError):
     """The log did not take or give a record in time. Retrying is safe."""
 
 
+class OffsetOutOfRange(LogUnavailable):
+    """The log does not have the offset asked for: deleted, or never written.
+
+    Retrying cannot help: a reader has to begin elsewhere, `first` to `end`.
+    """
+
+    def __init__(self, where: str, asked: int, first: int, end: int) -> None:
+        super().__init__(f"{where}: offset {asked} is outside of [{first}, {end}]")
+        self.asked = asked
+        self.first = first
+        self.end = end
+
+
 class LogRejected(LogError):
     """The log refuses this record for good (too large, not authorised)."""
 
