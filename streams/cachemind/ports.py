@@ -11,7 +11,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from cachemind.core.state import Entry, EntryReader, NamespaceState, Step, VersionRow
+from cachemind.core.state import Change as Change
+from cachemind.core.state import ContextRow as ContextRow
+from cachemind.core.state import (
+    Effect,
+    Entry,
+    EntryReader,
+    NamespaceState,
+    Step,
+    VersionRow,
+)
 from cachemind.types import (
     ContextKey,
     EncoderId,
@@ -92,17 +101,72 @@ class LogReader(Protocol):
         ...
 
 
+class GroupOffsets(Protocol):
+    """The committed offsets of one consumer group on one topic: hints, never truth."""
+
+    def committed(
+        self, partitions: Sequence[Partition]
+    ) -> Mapping[Partition, Offset | None]:
+        """Return the next offset that the group would read, None where none is set.
+
+        Raises: `LogUnavailable`.
+        """
+        ...
+
+    def commit(self, offsets: Mapping[Partition, Offset]) -> None:
+        """Set the next offset to read of each partition, while the group is empty.
+
+        Raises: `LogUnavailable`; `LogRejected` where the group has a live member
+        or the principal may not.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+class FoldMetrics(Protocol):
+    """Where the materializer reports what it does; called from several threads."""
+
+    def folded(self, partition: Partition, kind: str, effect: Effect) -> None:
+        """One event of `kind` (see `core.fold.kind_of`) had `effect`."""
+        ...
+
+    def dead_lettered(self, partition: Partition, reason: str) -> None:
+        """One record went to the dead-letter topic; `reason` is one of few words."""
+        ...
+
+    def fold_lag(self, partition: Partition, records: int) -> None:
+        """`records` at most are committed on the log and not folded yet."""
+        ...
+
+    def progressed(self, partition: Partition, applied: Offset) -> None:
+        """The store now holds everything up to `applied`."""
+        ...
+
+
+class SchemaIds(Protocol):
+    """A schema registry's ids for one subject. Safe to call from any thread."""
+
+    def id_for(self, schema_text: str) -> int:
+        """Return the id of a schema, registering it where it is new.
+
+        Raises: `LogUnavailable`; `LogRejected` where the registry refuses the
+        schema (incompatible, not authorised), which no retry changes.
+        """
+        ...
+
+    def schema_for(self, schema_id: int) -> str:
+        """Return the schema's text.
+
+        Raises: `UnknownSchema` for an id never given; `LogUnavailable`;
+        `LogRejected` where the registry refuses to answer.
+        """
+        ...
+
+
 # ---- the store ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One journal line: an entry was stored (`present`) or went away."""
-
-    namespace: Namespace
-    context_key: ContextKey
-    exact_key: ExactKey
-    present: bool
 
 
 class StoreWriter(Protocol):
@@ -133,15 +197,6 @@ class StoreWriter(Protocol):
     def close(self) -> None:
         """Flush and release the lock."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextRow:
-    """What the vector index needs of an entry. `embedding` is float16 bytes."""
-
-    exact_key: ExactKey
-    embedding: bytes
-    expires_at_ns: int
 
 
 class StoreView(Protocol):
@@ -237,13 +292,14 @@ class Embedder(Protocol):
 class UpstreamRequest:
     """A request exactly as it should reach the model server.
 
-    `target` is path and query as received. Header names are lower-case.
+    `target` is path and query as received. Header names are lower-case. A body that
+    is an iterator is sent as it comes.
     """
 
     method: str
     target: str
     headers: Sequence[tuple[bytes, bytes]]
-    body: bytes
+    body: bytes | AsyncIterator[bytes]
 
 
 class UpstreamResponse(Protocol):
@@ -272,7 +328,8 @@ class Upstream(Protocol):
     ) -> AbstractAsyncContextManager[UpstreamResponse]:
         """Return a context manager that yields once the answer's head is in.
 
-        Leaving it early closes the connection. Raises: `UpstreamUnavailable`.
+        Leaving it early closes the connection. Raises: `UpstreamUnavailable`;
+        `InvalidRequest` where a header cannot be sent.
         """
         ...
 
