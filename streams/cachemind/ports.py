@@ -281,8 +281,9 @@ class Embedder(Protocol):
     def embed(self, text: str) -> bytes | None:
         """Return the normalised float16 little-endian vector of `text`.
 
-        None where the text is past the encoder's window (256 word pieces): two
-        long texts that share a beginning would get the same vector.
+        None where a vector could not tell the text from another one: past the
+        encoder's window (256 word pieces), no word piece at all, or words outside
+        of its vocabulary.
         Raises: `EmbeddingUnavailable`.
         """
         ...
