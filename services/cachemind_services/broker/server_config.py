@@ -1,0 +1,106 @@
+"""Texts that configure the JVM and the broker. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+LOOPBACK: Final = "127.0.0.1"
+NODE_ID: Final = 1
+SERVER_LOG: Final = "server.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports on the loopback interface."""
+
+    broker: int
+    controller: int
+
+
+def server_properties(log_dir: Path, ports: Ports) -> str:
+    """Return `server.properties` of a single KRaft node on loopback.
+
+    Nothing is deleted by time or size unless a topic's own configuration says so.
+    """
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": NODE_ID,
+        "controller.quorum.voters": f"{NODE_ID}@{LOOPBACK}:{ports.controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": (
+            f"PLAINTEXT://{LOOPBACK}:{ports.broker},"
+            f"CONTROLLER://{LOOPBACK}:{ports.controller}"
+        ),
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{ports.broker}",
+        "log.dirs": _escaped(str(log_dir)),
+        "auto.create.topics.enable": "false",
+        "log.retention.ms": -1,
+        "log.retention.bytes": -1,
+        # One node: every internal topic has one replica.
+        "default.replication.factor": 1,
+        "min.insync.replicas": 1,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        # A small heap: the cleaner would otherwise take 128 MiB of it.
+        "log.cleaner.dedupe.buffer.size": 16 * 2**20,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        # A clean shutdown within seconds, not the default five minutes.
+        "controlled.shutdown.enable": "true",
+        "initial.broker.registration.timeout.ms": 30_000,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def log4j_xml(logs_dir: Path) -> str:
+    """Return a log4j2 configuration: one rotated file, nothing on the console."""
+    file = quoteattr(str(logs_dir / SERVER_LOG))
+    pattern = quoteattr(f"{logs_dir / SERVER_LOG}.%i")
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="ERROR" shutdownHook="disable">
+  <Appenders>
+    <RollingFile name="file" fileName={file} filePattern={pattern}>
+      <PatternLayout pattern="%d{{ISO8601}} %-5p %c{{1}} %m%n"/>
+      <SizeBasedTriggeringPolicy size="10 MB"/>
+      <DefaultRolloverStrategy max="3"/>
+    </RollingFile>
+  </Appenders>
+  <Loggers>
+    <Root level="INFO"><AppenderRef ref="file"/></Root>
+    <Logger name="org.apache.kafka.common.config.AbstractConfig" level="WARN"/>
+  </Loggers>
+</Configuration>
+"""
+
+
+def jvm_options(java_feature: int, heap_mb: int, tmp_dir: Path) -> list[str]:
+    """Return the JVM options of a small broker that starts fast."""
+    options = [
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        # A broker out of memory must die and be restarted, not limp.
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData",
+        "-Xshare:auto",
+        "-Djava.awt.headless=true",
+        f"-Djava.io.tmpdir={tmp_dir}",
+    ]
+    if java_feature >= 22:  # JEP 454
+        options.append("--enable-native-access=ALL-UNNAMED")
+    return options
+
+
+def _escaped(value: str) -> str:
+    """Return `value` as java.util.Properties reads it: backslash is an escape."""
+    return value.replace("\\", "\\\\")
