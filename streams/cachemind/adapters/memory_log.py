@@ -1,0 +1,233 @@
+"""A topic in memory that behaves like Kafka, for unit tests and simulation."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+from cachemind.core.partitioner import partition_of
+from cachemind.core.topics import MAX_RECORD_BYTES
+from cachemind.errors import LogRejected, LogUnavailable, OffsetOutOfRange
+from cachemind.ports import Clock, Headers, LogRecord
+from cachemind.types import Lsn, Offset, Partition
+
+_BATCH_RECORDS: Final = 1_000
+_FOLLOW_WAIT_S: Final = 0.05
+_NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Records by ascending offset; [first, end) is what may be asked for."""
+
+    first: int = 0
+    end: int = 0
+    records: list[LogRecord] = field(default_factory=list)
+
+    def between(self, start: int, end: int) -> Sequence[LogRecord]:
+        low = bisect_left(self.records, start, key=_offset)
+        return self.records[low : bisect_left(self.records, end, key=_offset)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    future: Future[Lsn]
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+class MemoryLog:
+    """One topic, as both `LogWriter` and `LogReader`.
+
+    A future is set, and its callbacks run, on the thread that appends or releases:
+    a test sees the outcome at once. `clock` gives records their timestamp.
+    """
+
+    def __init__(
+        self,
+        partitions: int,
+        clock: Clock,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        self._partitions = [_Partition() for _ in range(partitions)]
+        self._clock = clock
+        self._max_record_bytes = max_record_bytes
+        self._changed = threading.Condition(threading.RLock())
+        self._held: list[_Held] = []
+        self._holding = False
+        self._outage: str | None = None
+        self._closed = False
+
+    # ---- what a test does to the log -----------------------------------------------
+
+    def go_away(self, reason: str = "the broker is away") -> None:
+        """Refuse appends and reads until `come_back`."""
+        with self._changed:
+            self._outage = reason
+
+    def come_back(self) -> None:
+        """End the outage."""
+        with self._changed:
+            self._outage = None
+            self._changed.notify_all()
+
+    def hold(self) -> None:
+        """Keep appends in flight: their futures stay open until `release`."""
+        with self._changed:
+            self._holding = True
+
+    def release(self) -> None:
+        """Acknowledge what is in flight, in order, and hold nothing any more."""
+        with self._changed:
+            self._holding = False
+            held, self._held = self._held, []
+            settled = [(h, self._settle(h)) for h in held]
+        for waiting, outcome in settled:
+            _resolve(waiting.future, outcome)
+
+    def leave_gap(self, partition: Partition, offsets: int = 1) -> None:
+        """Use up offsets without a record, as a transaction marker does."""
+        with self._changed:
+            self._partitions[partition].end += offsets
+            self._changed.notify_all()
+
+    def delete_before(self, partition: Partition, offset: Offset) -> None:
+        """Drop the records below `offset`, as retention does."""
+        with self._changed:
+            log = self._partitions[partition]
+            log.first = max(log.first, min(offset, log.end))
+            log.records = list(log.between(log.first, log.end))
+
+    # ---- LogWriter -----------------------------------------------------------------
+
+    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
+        """Return a future of the record's LSN; see `LogWriter`."""
+        future: Future[Lsn] = Future()
+        future.set_running_or_notify_cancel()
+        record = _Held(future, key, value, headers)
+        with self._changed:
+            if self._holding and not self._closed and self._outage is None:
+                self._held.append(record)
+                return future
+            outcome = self._settle(record)
+        _resolve(future, outcome)
+        return future
+
+    def close(self, timeout_s: float = 0.0) -> int:
+        """Give up what is in flight; return how much that was."""
+        with self._changed:
+            self._closed = True
+            held, self._held = self._held, []
+            self._changed.notify_all()
+        for waiting in held:
+            _resolve(waiting.future, LogUnavailable("the writer is closed"))
+        return len(held)
+
+    # ---- LogReader -----------------------------------------------------------------
+
+    def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
+        """Return (first readable offset, offset after the last record)."""
+        with self._changed:
+            self._raise_if_away()
+            log = self._partitions[partition]
+            return Offset(log.first), Offset(log.end)
+
+    def read(
+        self, partition: Partition, start: Offset, end: Offset
+    ) -> Iterable[Sequence[LogRecord]]:
+        """Yield batches with every record in [start, end), in order.
+
+        Raises: `OffsetOutOfRange`; `LogUnavailable`, also where the log ends
+        before `end`: nobody would append while the reader waits.
+        """
+        reached = start
+        while reached < end:
+            with self._changed:
+                self._raise_if_away()
+                log = self._partitions[partition]
+                self._raise_if_outside(partition, reached)
+                if end > log.end:
+                    raise LogUnavailable(f"[{partition}] ends at {log.end}, not {end}")
+                batch = log.between(reached, end)[:_BATCH_RECORDS]
+            if not batch:
+                return
+            reached = Offset(batch[-1].lsn.offset + 1)
+            yield batch
+
+    def follow(
+        self, starts: Mapping[Partition, Offset], should_stop: Callable[[], bool]
+    ) -> Iterator[Sequence[LogRecord]]:
+        """Yield what is and will be on the partitions from `starts` on, until told.
+
+        An empty batch is yielded when nothing came for a moment.
+        Raises: `OffsetOutOfRange`.
+        """
+        reached = dict(starts)
+        while not should_stop():
+            with self._changed:
+                batch = self._news(reached)
+                if not batch:
+                    self._changed.wait(_FOLLOW_WAIT_S)
+                    batch = self._news(reached)
+            yield batch
+
+    def _news(self, reached: dict[Partition, Offset]) -> Sequence[LogRecord]:
+        if self._outage is not None:
+            return []
+        batch: list[LogRecord] = []
+        for partition, at in reached.items():
+            self._raise_if_outside(partition, at)
+            log = self._partitions[partition]
+            batch += log.between(at, log.end)
+            reached[partition] = Offset(log.end)
+        return batch
+
+    def _settle(self, record: _Held) -> Lsn | LogUnavailable | LogRejected:
+        """Put a record on its partition. Call under the lock."""
+        if self._closed:
+            return LogUnavailable("the writer is closed")
+        if self._outage is not None:
+            return LogUnavailable(f"append: {self._outage}")
+        size = len(record.key) + len(record.value)
+        if size > self._max_record_bytes:
+            return LogRejected(f"append: {size} bytes are more than the topic takes")
+        partition = partition_of(record.key, len(self._partitions))
+        log = self._partitions[partition]
+        lsn = Lsn(partition, Offset(log.end))
+        log.records.append(
+            LogRecord(
+                lsn=lsn,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+                timestamp_ms=self._clock.now_ns() // _NS_PER_MS,
+            )
+        )
+        log.end += 1
+        self._changed.notify_all()
+        return lsn
+
+    def _raise_if_away(self) -> None:
+        if self._outage is not None:
+            raise LogUnavailable(self._outage)
+
+    def _raise_if_outside(self, partition: Partition, offset: Offset) -> None:
+        log = self._partitions[partition]
+        if not log.first <= offset <= log.end:
+            raise OffsetOutOfRange(f"[{partition}]", offset, log.first, log.end)
+
+
+def _offset(record: LogRecord) -> int:
+    return record.lsn.offset
+
+
+def _resolve(future: Future[Lsn], outcome: Lsn | LogUnavailable | LogRejected) -> None:
+    if isinstance(outcome, Lsn):
+        future.set_result(outcome)
+    else:
+        future.set_exception(outcome)
