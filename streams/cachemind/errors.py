@@ -102,6 +102,15 @@ class FoldStopped(CacheError):
         self.reason = reason
 
 
+class NoProgress(CacheError):
+    """A partition's fold stands though the log answers and goes on."""
+
+    def __init__(self, lsn: str, end: int) -> None:
+        super().__init__(f"the fold stands at {lsn} though the log goes on to {end}")
+        self.lsn = lsn
+        self.end = end
+
+
 # ---- the store ----------------------------------------------------------------------
 
 

@@ -118,8 +118,10 @@ class Effect(StrEnum):
 class Step:
     """The result of folding one event.
 
-    `entries` maps each changed key to its new entry, None for gone. `changed`
-    names the (context, exact) keys whose readers must look again.
+    `entries` maps each changed key to its new entry, None for gone.
+    `removed_contexts` names the context that a key left: of every removed entry, and
+    of a replaced one that moved or lost its vector. `hits` never names a key that
+    `entries` removes.
     """
 
     effect: Effect
@@ -128,6 +130,25 @@ class Step:
     hits: dict[ExactKey, Hits]
     version_row: VersionRow | None
     removed_contexts: dict[ExactKey, ContextKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One journal line: an entry was stored (`present`) or went away."""
+
+    namespace: Namespace
+    context_key: ContextKey
+    exact_key: ExactKey
+    present: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRow:
+    """What the vector index needs of an entry. `embedding` is float16 bytes."""
+
+    exact_key: ExactKey
+    embedding: bytes
+    expires_at_ns: int
 
 
 class EntryReader(Protocol):

@@ -1,0 +1,133 @@
+"""A reader's side of a partition's store: a RocksDB secondary.
+
+It follows the owner's files from another process and shows whole commits only. Reads
+may come from any thread, also during a catch-up; catch-ups take turns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Final
+
+from rocksdict import AccessType, Rdict
+
+from cachemind.adapters.doorbell import Doorbell
+from cachemind.adapters.rocks_options import (
+    RocksMemory,
+    RocksRows,
+    store_options,
+    translated,
+)
+from cachemind.adapters.rocks_store import require_identity
+from cachemind.adapters.store_reading import NoRows, RowView
+from cachemind.adapters.store_rows import IDENTITY, StoreIdentity
+from cachemind.errors import StoreUnavailable
+from cachemind.types import Offset
+
+_CURRENT: Final = "CURRENT"
+"""RocksDB's pointer to its manifest: there once a database is."""
+
+
+class RocksView(RowView):
+    """`StoreInspector` of one partition; empty until the first good `catch_up`."""
+
+    def __init__(
+        self, path: Path, memory: RocksMemory, *, identity: StoreIdentity | None = None
+    ) -> None:
+        """Touch nothing yet. With `identity`, accept only a store of that log."""
+        super().__init__()
+        self._path = path
+        self._memory = memory
+        self._identity = identity
+        self._lock = Lock()
+        self._open: _Secondary | None = None
+        self._heard = 0
+
+    def catch_up(self) -> Offset:
+        """Show what the owner has committed since; return the applied offset.
+
+        A store that was deleted and rebuilt is opened anew.
+        Raises: `StoreUnavailable` where there is no store, and then goes on showing
+        the old one; `StoreMismatch` where it belongs to another log.
+        """
+        with self._lock:
+            if self._open is None or self._open.bell.moved():
+                self._reopen()
+            return self._follow()
+
+    def changed(self) -> bool:
+        """Return whether the owner seems to have committed since `catch_up`."""
+        opened = self._open
+        return opened is None or opened.bell.read() != self._heard
+
+    def close(self) -> None:
+        """Release the files."""
+        with self._lock:
+            self.show(NoRows())
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+    def _follow(self) -> Offset:
+        opened = self._opened()
+        # Read first: a ring between here and the catch-up costs one more catch-up.
+        self._heard = opened.bell.read()
+        opened.catch_up()
+        return self.show(opened.rows)
+
+    def _opened(self) -> _Secondary:
+        if self._open is None:
+            raise StoreUnavailable(f"{self._path}: not open")
+        return self._open
+
+    def _reopen(self) -> None:
+        opened = _Secondary(self._path, self._memory, self._identity)
+        before, self._open = self._open, opened
+        if before is not None:
+            before.abandon()
+
+
+class _Secondary:
+    """An open secondary with the doorbell of the store that it follows."""
+
+    def __init__(
+        self, path: Path, memory: RocksMemory, identity: StoreIdentity | None
+    ) -> None:
+        if not (path / _CURRENT).exists():
+            # RocksDB would make the folder that it does not find.
+            raise StoreUnavailable(f"{path}: no store here yet")
+        self._path = path
+        self.bell = Doorbell(path, owner=False)
+        self._own = TemporaryDirectory(prefix="cachemind-view-")
+        try:
+            with translated(path):
+                self._database = Rdict(
+                    str(path),
+                    store_options(memory, create=False),
+                    access_type=AccessType.secondary(self._own.name),
+                )
+            self.rows = RocksRows(self._database, path)
+            self._check(identity)
+        except BaseException:
+            self._own.cleanup()
+            raise
+
+    def catch_up(self) -> None:
+        with translated(self._path):
+            self._database.try_catch_up_with_primary()
+
+    def abandon(self) -> None:
+        """Leave closing to the last thread that still reads from it."""
+        self._own.cleanup()
+
+    def close(self) -> None:
+        self._database.close()
+        self._own.cleanup()
+
+    def _check(self, identity: StoreIdentity | None) -> None:
+        raw = self.rows.get(IDENTITY)
+        if raw is None:
+            raise StoreUnavailable(f"{self._path}: the owner is still making it")
+        require_identity(self._path, raw, identity)

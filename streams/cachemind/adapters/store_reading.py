@@ -1,0 +1,172 @@
+"""Reading a store's rows as values, over any ordered map of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from cachemind.adapters import store_rows
+from cachemind.adapters.store_journal import changes_since
+from cachemind.core import entry_bytes, state_bytes
+from cachemind.core.state import (
+    Change,
+    ContextRow,
+    Entry,
+    Hits,
+    NamespaceState,
+    VersionRow,
+)
+from cachemind.types import (
+    HASH_BYTES,
+    ContextKey,
+    ExactKey,
+    Namespace,
+    Offset,
+    Version,
+)
+
+
+class Rows(Protocol):
+    """An ordered map of bytes at one moment. Raises: `StoreUnavailable`."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value at `key`."""
+        ...
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows with keys in [first, end), in order."""
+        ...
+
+
+class NoRows:
+    """A store with nothing in it."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return None."""
+        del key
+        return None
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield nothing."""
+        del first, end
+        return iter(())
+
+
+class RowEntries:
+    """`EntryReader` over the rows of one namespace."""
+
+    def __init__(self, rows: Rows, namespace: Namespace) -> None:
+        self._rows = rows
+        self._entries = store_rows.in_namespace(store_rows.ENTRY, namespace)
+        self._hits = store_rows.in_namespace(store_rows.HITS, namespace)
+
+    def entry(self, key: ExactKey) -> Entry | None:
+        """Return the entry at `key`, None where absent."""
+        raw = self._rows.get(self._entries + key)
+        return None if raw is None else entry_bytes.decode(raw)
+
+    def hits(self, key: ExactKey) -> Hits | None:
+        """Return the hit history at `key`, None where it was never served."""
+        raw = self._rows.get(self._hits + key)
+        return None if raw is None else state_bytes.decode_hits(raw)
+
+    def entries(self) -> Iterable[Entry]:
+        """Yield every entry of the namespace, in key order."""
+        for _, raw in scan_prefix(self._rows, self._entries):
+            yield entry_bytes.decode(raw)
+
+
+def scan_prefix(rows: Rows, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows whose keys start with `prefix`, in order."""
+    return rows.scan(prefix, store_rows.after(prefix))
+
+
+def read_applied(rows: Rows) -> Offset:
+    """Return the applied offset, -1 for an empty store."""
+    raw = rows.get(store_rows.APPLIED)
+    return Offset(-1 if raw is None else int.from_bytes(raw, "big", signed=True))
+
+
+def read_state(rows: Rows, namespace: Namespace) -> NamespaceState:
+    """Return a namespace's state, an empty one where it was never seen."""
+    raw = rows.get(store_rows.in_namespace(store_rows.STATE, namespace))
+    if raw is None:
+        return NamespaceState(namespace=namespace)
+    return state_bytes.decode_state(raw)
+
+
+class RowView:
+    """The reading half of `StoreInspector`, over the rows last shown."""
+
+    def __init__(self) -> None:
+        self._rows: Rows = NoRows()
+        self._applied = Offset(-1)
+        self._states: dict[Namespace, NamespaceState] = {}
+
+    def show(self, rows: Rows) -> Offset:
+        """Read from `rows` from now on; return their applied offset."""
+        self._rows = rows
+        self._applied = read_applied(rows)
+        self._states = {}
+        return self._applied
+
+    def applied(self) -> Offset:
+        """Return the applied offset of what is shown; -1 where none."""
+        return self._applied
+
+    def raw_entry(self, namespace: Namespace, key: ExactKey) -> bytes | None:
+        """Return the stored bytes of an entry (see `core.entry_bytes`)."""
+        return self._rows.get(store_rows.entry_key(namespace, key))
+
+    def namespace(self, namespace: Namespace) -> NamespaceState:
+        """Return the folded state; an empty one for a namespace never seen."""
+        states = self._states  # taken first: `show` starts a new one
+        state = states.get(namespace)
+        if state is None:
+            state = states[namespace] = read_state(self._rows, namespace)
+        return state
+
+    def context(
+        self, namespace: Namespace, context: ContextKey
+    ) -> Sequence[ContextRow]:
+        """Return the vectors under one context key, in exact key order."""
+        prefix = store_rows.context_prefix(namespace, context)
+        return [
+            state_bytes.decode_context(ExactKey(key[-HASH_BYTES:]), raw)
+            for key, raw in scan_prefix(self._rows, prefix)
+        ]
+
+    def changes_since(self, offset: Offset) -> Sequence[Change] | None:
+        """Return the journal after `offset`; None where it no longer reaches back."""
+        if offset > self._applied:
+            return None  # the reader saw another store than this one
+        start = store_rows.journal_key(Offset(max(offset + 1, 0)))
+        end = store_rows.after(store_rows.JOURNAL)
+        return changes_since(self._rows.scan(start, end), offset)
+
+    def namespaces(self) -> Sequence[NamespaceState]:
+        """Return every namespace of the partition, by name."""
+        found = scan_prefix(self._rows, store_rows.STATE)
+        states = [state_bytes.decode_state(raw) for _, raw in found]
+        return sorted(states, key=lambda state: state.namespace)
+
+    def entries(self, namespace: Namespace) -> Iterable[Entry]:
+        """Return every entry of a namespace, in key order: a full scan."""
+        return RowEntries(self._rows, namespace).entries()
+
+    def hits(self, namespace: Namespace, key: ExactKey) -> Hits | None:
+        """Return the hit history at `key`, None where it was never served."""
+        return RowEntries(self._rows, namespace).hits(key)
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        found = self._rows.scan(
+            store_rows.version_key(namespace, max(first, 0)),
+            store_rows.version_key(namespace, max(last + 1, 0)),
+        )
+        return [
+            state_bytes.decode_version(Version(int.from_bytes(key[-8:], "big")), raw)
+            for key, raw in found
+        ]

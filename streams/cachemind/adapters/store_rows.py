@@ -1,0 +1,161 @@
+"""Where each row of a partition's store is: the key layout, shared by all stores.
+
+The first byte of a key is the kind of row; integers are big-endian; NAMESPACE is one
+length byte and the name, so that no namespace's rows start with another's.
+
+    00                                        identity of the log (`StoreIdentity`)
+    01                                        applied offset, i64
+    02 NAMESPACE                              `NamespaceState`
+    03 NAMESPACE exact_key[32]                `Entry` (`core.entry_bytes`)
+    04 NAMESPACE exact_key[32]                `Hits`
+    05 NAMESPACE context_key[32] exact_key[32]  `ContextRow`, where there is a vector
+    06 NAMESPACE version[8]                   `VersionRow`
+    07 offset[8]                              journal row of the commit at that offset
+
+Values are those of `core.state_bytes` unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cachemind.core import entry_bytes, state_bytes
+from cachemind.core.packing import Unpacker, pack_i64, pack_text, pack_u64
+from cachemind.core.state import ContextRow, Entry
+from cachemind.core.working_set import Mutations
+from cachemind.types import ContextKey, ExactKey, Namespace, Offset, Partition
+
+IDENTITY: Final = b"\x00"
+APPLIED: Final = b"\x01"
+STATE: Final = b"\x02"
+ENTRY: Final = b"\x03"
+HITS: Final = b"\x04"
+CONTEXT: Final = b"\x05"
+VERSION: Final = b"\x06"
+JOURNAL: Final = b"\x07"
+
+FORMAT: Final = 1
+"""Raised whenever an older build could misread the store; it is then rebuilt."""
+
+Row = tuple[bytes, bytes | None]
+"""A key and its new value, None to delete."""
+
+
+def in_namespace(kind: bytes, namespace: Namespace) -> bytes:
+    """Return what every key of one kind of row of a namespace starts with."""
+    name = namespace.encode()
+    return kind + len(name).to_bytes(1, "big") + name
+
+
+def entry_key(namespace: Namespace, key: ExactKey) -> bytes:
+    """Return where an entry is."""
+    return in_namespace(ENTRY, namespace) + key
+
+
+def hits_key(namespace: Namespace, key: ExactKey) -> bytes:
+    """Return where an entry's hit history is."""
+    return in_namespace(HITS, namespace) + key
+
+
+def context_prefix(namespace: Namespace, context: ContextKey) -> bytes:
+    """Return what the keys of all vectors of one context start with."""
+    return in_namespace(CONTEXT, namespace) + context
+
+
+def version_key(namespace: Namespace, version: int) -> bytes:
+    """Return where a version's history row is."""
+    return in_namespace(VERSION, namespace) + pack_u64(version)
+
+
+def journal_key(offset: Offset) -> bytes:
+    """Return where the journal row of a commit is."""
+    return JOURNAL + pack_u64(offset)
+
+
+def journal_offset(key: bytes) -> Offset:
+    """Return the commit whose journal row is at `key`."""
+    return Offset(int.from_bytes(key[1:], "big"))
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the smallest key above all that start with `prefix`.
+
+    The kinds of rows stay far below 0xff, so there always is one.
+    """
+    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreIdentity:
+    """The log that a store was folded from."""
+
+    cluster_id: str
+    topic_id: str
+    partition: Partition
+
+    def __str__(self) -> str:
+        return (
+            f"cluster {self.cluster_id} topic {self.topic_id} "
+            f"partition {self.partition}"
+        )
+
+    def encode(self) -> bytes:
+        """Return the identity row."""
+        return b"".join(
+            (
+                bytes([FORMAT]),
+                pack_text(self.cluster_id),
+                pack_text(self.topic_id),
+                pack_u64(self.partition),
+            )
+        )
+
+    @classmethod
+    def decode(cls, raw: bytes) -> StoreIdentity:
+        """Return the identity of a row. Raises: `CorruptState`."""
+        row = Unpacker("store identity", raw)
+        row.version(FORMAT)
+        identity = cls(
+            cluster_id=row.text(),
+            topic_id=row.text(),
+            partition=Partition(row.u64()),
+        )
+        row.end()
+        return identity
+
+
+def namespace_rows(namespace: Namespace, total: Mutations) -> Iterator[Row]:
+    """Yield every row that the merged steps of one namespace write or delete."""
+    if total.state is not None:
+        state = state_bytes.encode_state(total.state)
+        yield in_namespace(STATE, namespace), state
+    for key, entry in total.entries.items():
+        raw = None if entry is None else entry_bytes.encode(entry)
+        yield entry_key(namespace, key), raw
+    for key, hits in total.hits.items():
+        raw = None if hits is None else state_bytes.encode_hits(hits)
+        yield hits_key(namespace, key), raw
+    for (context, key), present in total.touched.items():
+        entry = total.entries[key] if present else None
+        yield context_prefix(namespace, context) + key, _vector(entry)
+    for row in total.versions:
+        yield version_key(namespace, row.version), state_bytes.encode_version(row)
+
+
+def applied_row(applied: Offset) -> Row:
+    """Return the row that says how far the log is folded in."""
+    return APPLIED, pack_i64(applied)
+
+
+def _vector(entry: Entry | None) -> bytes | None:
+    if entry is None or entry.embedding is None:
+        return None
+    return state_bytes.encode_context(
+        ContextRow(
+            exact_key=entry.exact_key,
+            embedding=entry.embedding,
+            expires_at_ns=entry.expires_at_ns,
+        )
+    )

@@ -1,0 +1,350 @@
+"""The fold: what one more event makes of a namespace.
+
+Pure and total: what is on the log has happened, so every event is accepted in every
+state. Nothing here reads a clock or a configuration; all times are the events' own.
+
+Rules that the events leave open, and why they are so:
+
+* A `Stored` with the event id of the present entry is the same record appended twice
+  and changes nothing. A copy that arrives after another event removed or replaced the
+  entry cannot be told from a new decision and is applied.
+* A `Stored` over a present entry keeps the pin, which is an operator's word on the
+  key; it keeps the feedback only where the response is the same, since feedback
+  judges a response.
+* A removed entry's hit history goes with it: the state stays bounded by its entries.
+* Reads carry no id of their own, so a `Reads` appended twice counts twice. Hits are
+  outside of versions and digest for that reason among others.
+* A rollback whose `expected_head` is not the head, or that names a version above it,
+  changes nothing. Restoring the entries is not done here.
+* `Invalidated` by prefix cannot match an entry that has no readable prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, assert_never
+
+from cachemind.core import digest
+from cachemind.core.entry_bytes import encode
+from cachemind.core.packing import MAX_I64
+from cachemind.core.selection import selected
+from cachemind.core.state import (
+    HIT_HISTORY,
+    Effect,
+    Entry,
+    EntryReader,
+    Hits,
+    NamespaceState,
+    Step,
+    VersionRow,
+)
+from cachemind.events import (
+    Body,
+    Envelope,
+    Evicted,
+    Feedback,
+    Invalidated,
+    KeyShredded,
+    Pinned,
+    PolicyChanged,
+    Reads,
+    Refused,
+    RolledBack,
+    SnapshotTaken,
+    Stored,
+    Verdict,
+)
+from cachemind.types import ContextKey, ExactKey, Lsn, Timeline, Version
+
+Changes = Mapping[ExactKey, Entry | None]
+NS_PER_MS: Final = 1_000_000
+
+
+def apply(
+    state: NamespaceState, entries: EntryReader, envelope: Envelope, lsn: Lsn
+) -> Step:
+    """Return what `envelope`, found at `lsn`, does to its namespace.
+
+    `state` and `entries` are those of `envelope.namespace` just before `lsn`.
+    """
+    body = envelope.body
+    match body:
+        case Reads():
+            return _reads(state, entries, body)
+        case Refused() | SnapshotTaken():
+            return _step(Effect.COUNTED, _counted(state, kind_of(body)))
+        case Stored() | Evicted() | Pinned() | Feedback():
+            if envelope.timeline != state.timeline:
+                return _step(Effect.FENCED, _counted(state, "fenced"))
+            changes = _decided(state, entries, envelope, body, lsn)
+            return _changed(state, entries, envelope, lsn, changes)
+        case Invalidated():
+            gone = selected(entries, body, envelope.occurred_at_ns)
+            return _changed(state, entries, envelope, lsn, dict.fromkeys(gone))
+        case RolledBack():
+            return _rolled_back(state, envelope, body, lsn)
+        case PolicyChanged():
+            after = replace(state, policy=body.policy)
+            return _replaced(state, after, envelope, lsn)
+        case KeyShredded():
+            keys = tuple(sorted({*state.shredded_keys, body.key_id}))
+            after = replace(state, shredded_keys=keys)
+            return _replaced(state, after, envelope, lsn)
+        case _:
+            assert_never(body)
+
+
+def kind_of(body: Body) -> str:
+    """Return the word for a kind of event in counts and history rows."""
+    return _KINDS[type(body)]
+
+
+_KINDS: Final[Mapping[type[Body], str]] = {
+    Reads: "reads",
+    Stored: "stored",
+    Refused: "refused",
+    Invalidated: "invalidated",
+    Evicted: "evicted",
+    Pinned: "pinned",
+    Feedback: "feedback",
+    RolledBack: "rolled_back",
+    SnapshotTaken: "snapshot_taken",
+    PolicyChanged: "policy_changed",
+    KeyShredded: "key_shredded",
+}
+
+
+# ---- reads --------------------------------------------------------------------------
+
+
+def _reads(state: NamespaceState, entries: EntryReader, body: Reads) -> Step:
+    counts = dict(state.counts)
+    hits: dict[ExactKey, Hits] = {}
+    for read in body.items:
+        counts[read.outcome.value] = counts.get(read.outcome.value, 0) + 1
+        key = read.matched_key
+        if key is None:
+            continue
+        # An entry that went away between look-up and fold has no history to keep.
+        if key in hits or entries.entry(key) is not None:
+            before = hits.get(key) or entries.hits(key)
+            hits[key] = _hit(before, read.occurred_at_ns)
+    return _step(Effect.COUNTED, replace(state, counts=counts), hits=hits)
+
+
+def _hit(before: Hits | None, at_ns: int) -> Hits:
+    if before is None:
+        return Hits(count=1, last_ns=(at_ns,))
+    last = (at_ns, *before.last_ns)[:HIT_HISTORY]
+    return Hits(count=before.count + 1, last_ns=last)
+
+
+# ---- what entries become ------------------------------------------------------------
+
+
+def _decided(
+    state: NamespaceState,
+    entries: EntryReader,
+    envelope: Envelope,
+    body: Stored | Evicted | Pinned | Feedback,
+    lsn: Lsn,
+) -> Changes:
+    match body:
+        case Stored():
+            before = entries.entry(body.exact_key)
+            if before is not None and before.event_id == envelope.event_id:
+                return {}
+            return {body.exact_key: _entry(state, envelope, body, lsn, before)}
+        case Evicted():
+            present = ((key, entries.entry(key)) for key in body.keys)
+            return {
+                key: None
+                for key, entry in present
+                if entry is not None and not entry.pinned
+            }
+        case Pinned():
+            before = entries.entry(body.exact_key)
+            if before is None or before.pinned == body.pinned:
+                return {}
+            return {body.exact_key: replace(before, pinned=body.pinned)}
+        case Feedback():
+            before = entries.entry(body.matched_key)
+            return {} if before is None else {body.matched_key: _judged(before, body)}
+        case _:
+            assert_never(body)
+
+
+def _judged(entry: Entry, body: Feedback) -> Entry:
+    match body.verdict:
+        case Verdict.RIGHT:
+            return replace(entry, right=entry.right + 1)
+        case Verdict.WRONG:
+            return replace(entry, wrong=entry.wrong + 1)
+        case _:
+            assert_never(body.verdict)
+
+
+def _entry(
+    state: NamespaceState,
+    envelope: Envelope,
+    body: Stored,
+    lsn: Lsn,
+    before: Entry | None,
+) -> Entry:
+    same = before is not None and before.response_hash == body.response_hash
+    expires_at_ns = envelope.occurred_at_ns + body.ttl_ms * NS_PER_MS
+    return Entry(
+        exact_key=body.exact_key,
+        context_key=body.context_key,
+        event_id=envelope.event_id,
+        offset=lsn.offset,
+        version=Version(state.version + 1),
+        timeline=state.timeline,
+        stored_at_ns=envelope.occurred_at_ns,
+        # A time past the year 2262 does not fit; such an entry never expires.
+        expires_at_ns=min(expires_at_ns, MAX_I64),
+        pinned=before is not None and before.pinned,
+        right=before.right if before is not None and same else 0,
+        wrong=before.wrong if before is not None and same else 0,
+        prompt_hash=body.prompt_hash,
+        request_hash=body.request_hash,
+        response_hash=body.response_hash,
+        snapshot_id=body.snapshot_id,
+        semantic_key=body.semantic_key,
+        encoder_id=body.encoder_id,
+        model=body.model,
+        parameters=body.parameters,
+        finish_reason=body.finish_reason,
+        tags=body.tags,
+        source_chunks=body.source_chunks,
+        prompt=body.prompt,
+        embedding=body.embedding,
+        response=body.response,
+    )
+
+
+# ---- what the namespace becomes -----------------------------------------------------
+
+
+def _changed(
+    state: NamespaceState,
+    entries: EntryReader,
+    envelope: Envelope,
+    lsn: Lsn,
+    changes: Changes,
+) -> Step:
+    if not changes:
+        return _no_change(state, "no_change")
+    left: dict[ExactKey, ContextKey] = {}
+    sums = _Sums(state)
+    for key, entry in changes.items():
+        before = entries.entry(key)
+        if before is not None:
+            sums.take(before)
+            if _leaves_context(before, entry):
+                left[key] = before.context_key
+        if entry is not None:
+            sums.put(entry)
+    step = _advanced(sums.state(), envelope, lsn)
+    return replace(step, entries=dict(changes), removed_contexts=left)
+
+
+def _leaves_context(before: Entry, after: Entry | None) -> bool:
+    return (
+        after is None
+        or after.context_key != before.context_key
+        or (after.embedding is None and before.embedding is not None)
+    )
+
+
+class _Sums:
+    """The totals over all entries while a step changes some of them."""
+
+    def __init__(self, state: NamespaceState) -> None:
+        self._state = state
+        self._digest = state.digest
+        self._entries = state.entries
+        self._bytes = state.entry_bytes
+
+    def put(self, entry: Entry) -> None:
+        raw = encode(entry)
+        self._digest = digest.add(self._digest, entry.exact_key, raw)
+        self._entries += 1
+        self._bytes += len(raw)
+
+    def take(self, entry: Entry) -> None:
+        raw = encode(entry)
+        self._digest = digest.remove(self._digest, entry.exact_key, raw)
+        self._entries -= 1
+        self._bytes -= len(raw)
+
+    def state(self) -> NamespaceState:
+        return replace(
+            self._state,
+            digest=self._digest,
+            entries=self._entries,
+            entry_bytes=self._bytes,
+        )
+
+
+def _rolled_back(
+    state: NamespaceState, envelope: Envelope, body: RolledBack, lsn: Lsn
+) -> Step:
+    if body.rollback_id == state.last_rollback:
+        return _no_change(state, "no_change")
+    if body.expected_head not in (-1, state.version) or body.to_version > state.version:
+        return _no_change(state, "rollback_refused")
+    after = replace(
+        state,
+        timeline=Timeline(state.version + 1),
+        last_rollback=body.rollback_id,
+    )
+    return _advanced(after, envelope, lsn)
+
+
+def _replaced(
+    before: NamespaceState, after: NamespaceState, envelope: Envelope, lsn: Lsn
+) -> Step:
+    if before == after:
+        return _no_change(before, "no_change")
+    return _advanced(after, envelope, lsn)
+
+
+def _no_change(state: NamespaceState, word: str) -> Step:
+    return _step(Effect.NO_CHANGE, _counted(state, word))
+
+
+def _advanced(state: NamespaceState, envelope: Envelope, lsn: Lsn) -> Step:
+    kind = kind_of(envelope.body)
+    after = replace(_counted(state, kind), version=Version(state.version + 1))
+    row = VersionRow(
+        version=after.version,
+        offset=lsn.offset,
+        timeline=after.timeline,
+        digest=after.digest,
+        event_id=envelope.event_id,
+        kind=kind,
+        occurred_at_ns=envelope.occurred_at_ns,
+        principal=envelope.principal,
+    )
+    return replace(_step(Effect.APPLIED, after), version_row=row)
+
+
+def _counted(state: NamespaceState, word: str) -> NamespaceState:
+    counts = dict(state.counts)
+    counts[word] = counts.get(word, 0) + 1
+    return replace(state, counts=counts)
+
+
+def _step(
+    effect: Effect, state: NamespaceState, *, hits: dict[ExactKey, Hits] | None = None
+) -> Step:
+    return Step(
+        effect=effect,
+        state=state,
+        entries={},
+        hits=hits or {},
+        version_row=None,
+        removed_contexts={},
+    )

@@ -1,0 +1,177 @@
+"""Namespace states, hits, history, vectors and journal lines as bytes.
+
+Each row starts with its format byte and has exactly one encoding. What a row's key
+already says (namespace, exact key, version, offset) is not repeated in the value,
+except a namespace's own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from cachemind.core.digest import to_bytes
+from cachemind.core.packing import (
+    Unpacker,
+    pack_blob,
+    pack_i64,
+    pack_many,
+    pack_optional,
+    pack_text,
+    pack_u64,
+)
+from cachemind.core.state import Change, ContextRow, Hits, NamespaceState, VersionRow
+from cachemind.types import (
+    HASH_BYTES,
+    ID_BYTES,
+    ContextKey,
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Timeline,
+    Version,
+)
+
+FORMAT: Final = 1
+_FORMAT_BYTE: Final = bytes([FORMAT])
+
+
+def encode_state(state: NamespaceState) -> bytes:
+    """Return the row of a namespace."""
+    return b"".join(
+        (
+            _FORMAT_BYTE,
+            pack_text(state.namespace),
+            pack_u64(state.version),
+            pack_u64(state.timeline),
+            to_bytes(state.digest),
+            pack_u64(state.entries),
+            pack_u64(state.entry_bytes),
+            pack_text(state.policy),
+            pack_many(map(pack_text, state.shredded_keys)),
+            pack_optional(state.last_rollback),
+            pack_many(
+                pack_text(word) + pack_u64(count)
+                for word, count in sorted(state.counts.items())
+            ),
+        )
+    )
+
+
+def decode_state(raw: bytes) -> NamespaceState:
+    """Return the namespace of a row. Raises: `CorruptState`."""
+    row = _open("namespace state", raw)
+    state = NamespaceState(
+        namespace=Namespace(row.text()),
+        version=Version(row.u64()),
+        timeline=Timeline(row.u64()),
+        digest=int.from_bytes(row.fixed(HASH_BYTES), "big"),
+        entries=row.u64(),
+        entry_bytes=row.u64(),
+        policy=row.text(),
+        shredded_keys=row.many(row.text),
+        last_rollback=row.optional(lambda: EventId(row.fixed(ID_BYTES))),
+        counts=dict(row.many(lambda: (row.text(), row.u64()))),
+    )
+    row.end()
+    return state
+
+
+def encode_hits(hits: Hits) -> bytes:
+    """Return the row of an entry's hit history."""
+    times = pack_many(map(pack_i64, hits.last_ns))
+    return _FORMAT_BYTE + pack_u64(hits.count) + times
+
+
+def decode_hits(raw: bytes) -> Hits:
+    """Return the hit history of a row. Raises: `CorruptState`."""
+    row = _open("hits", raw)
+    hits = Hits(count=row.u64(), last_ns=row.many(row.i64))
+    row.end()
+    return hits
+
+
+def encode_version(row: VersionRow) -> bytes:
+    """Return the row of one version, which the key names."""
+    return b"".join(
+        (
+            _FORMAT_BYTE,
+            pack_u64(row.offset),
+            pack_u64(row.timeline),
+            to_bytes(row.digest),
+            row.event_id,
+            pack_text(row.kind),
+            pack_i64(row.occurred_at_ns),
+            pack_text(row.principal),
+        )
+    )
+
+
+def decode_version(version: Version, raw: bytes) -> VersionRow:
+    """Return the history line of `version`. Raises: `CorruptState`."""
+    row = _open("version", raw)
+    line = VersionRow(
+        version=version,
+        offset=Offset(row.u64()),
+        timeline=Timeline(row.u64()),
+        digest=int.from_bytes(row.fixed(HASH_BYTES), "big"),
+        event_id=EventId(row.fixed(ID_BYTES)),
+        kind=row.text(),
+        occurred_at_ns=row.i64(),
+        principal=row.text(),
+    )
+    row.end()
+    return line
+
+
+def encode_context(row: ContextRow) -> bytes:
+    """Return the row of one vector, whose exact key the key names."""
+    return _FORMAT_BYTE + pack_i64(row.expires_at_ns) + pack_blob(row.embedding)
+
+
+def decode_context(exact_key: ExactKey, raw: bytes) -> ContextRow:
+    """Return the vector of `exact_key`. Raises: `CorruptState`."""
+    row = _open("context", raw)
+    expires_at_ns, embedding = row.i64(), row.blob()
+    row.end()
+    return ContextRow(
+        exact_key=exact_key, embedding=embedding, expires_at_ns=expires_at_ns
+    )
+
+
+def encode_journal(previous: Offset, changes: Iterable[Change]) -> bytes:
+    """Return the journal row of one commit.
+
+    `previous` is the offset of the row before, so that a reader can tell a gap.
+    """
+    return _FORMAT_BYTE + pack_i64(previous) + pack_many(map(_pack_change, changes))
+
+
+def decode_journal(raw: bytes) -> tuple[Offset, Sequence[Change]]:
+    """Return the previous row's offset and the changes. Raises: `CorruptState`."""
+    row = _open("journal", raw)
+    previous, changes = Offset(row.i64()), row.many(lambda: _change(row))
+    row.end()
+    return previous, changes
+
+
+def _pack_change(change: Change) -> bytes:
+    flag = b"\x01" if change.present else b"\x00"
+    keys = change.context_key + change.exact_key
+    return flag + pack_text(change.namespace) + keys
+
+
+def _change(row: Unpacker) -> Change:
+    return Change(
+        present=row.flag(),
+        namespace=Namespace(row.text()),
+        context_key=ContextKey(row.fixed(HASH_BYTES)),
+        exact_key=ExactKey(row.fixed(HASH_BYTES)),
+    )
+
+
+def _open(what: str, raw: bytes) -> Unpacker:
+    row = Unpacker(what, raw)
+    row.version(FORMAT)
+    return row

@@ -1,0 +1,164 @@
+"""A batch of events folded over a store that is not written until the end.
+
+Each event sees the effects of the ones before it in the batch, as if every one had
+been committed alone. So the batching never shows in the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import merge as merge_sorted
+
+from cachemind.core.fold import apply
+from cachemind.core.state import (
+    Change,
+    Entry,
+    EntryReader,
+    Hits,
+    NamespaceState,
+    Step,
+    VersionRow,
+)
+from cachemind.events import Envelope
+from cachemind.types import ContextKey, ExactKey, Lsn, Namespace
+
+Loader = Callable[[Namespace], tuple[NamespaceState, EntryReader]]
+"""Gives what is committed of a namespace."""
+
+
+class WorkingSet:
+    """The batch so far. Holds what the batch touched, nothing else of the store."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._pending: dict[Namespace, _Pending] = {}
+
+    def apply(self, envelope: Envelope, lsn: Lsn) -> Step:
+        """Fold one more event and return its step."""
+        pending = self._of(envelope.namespace)
+        step = apply(pending.state, pending.overlay, envelope, lsn)
+        pending.keep(step)
+        return step
+
+    def state(self, namespace: Namespace) -> NamespaceState:
+        """Return the namespace as the batch so far leaves it."""
+        return self._of(namespace).state
+
+    def reader(self, namespace: Namespace) -> EntryReader:
+        """Return the entries as the batch so far leaves them."""
+        return self._of(namespace).overlay
+
+    def steps(self) -> Mapping[Namespace, Sequence[Step]]:
+        """Return the steps of each touched namespace, in log order, to commit."""
+        return {name: pending.steps for name, pending in self._pending.items()}
+
+    def _of(self, namespace: Namespace) -> _Pending:
+        pending = self._pending.get(namespace)
+        if pending is None:
+            state, entries = self._loader(namespace)
+            pending = _Pending(state, Overlay(entries))
+            self._pending[namespace] = pending
+        return pending
+
+
+class _Pending:
+    """One namespace within a batch."""
+
+    def __init__(self, state: NamespaceState, overlay: Overlay) -> None:
+        self.state = state
+        self.overlay = overlay
+        self.steps: list[Step] = []
+
+    def keep(self, step: Step) -> None:
+        self.state = step.state
+        self.overlay.put(step)
+        self.steps.append(step)
+
+
+class Overlay:
+    """An `EntryReader`: the base's entries with pending steps laid over them."""
+
+    def __init__(self, base: EntryReader) -> None:
+        self._base = base
+        self._entries: dict[ExactKey, Entry | None] = {}
+        self._hits: dict[ExactKey, Hits | None] = {}
+
+    def put(self, step: Step) -> None:
+        """Lay one more step over the base."""
+        self._entries.update(step.entries)
+        self._hits.update(step.hits)
+        for key, entry in step.entries.items():
+            if entry is None:
+                self._hits[key] = None
+
+    def entry(self, key: ExactKey) -> Entry | None:
+        """Return the entry at `key`, None where absent."""
+        if key in self._entries:
+            return self._entries[key]
+        return self._base.entry(key)
+
+    def hits(self, key: ExactKey) -> Hits | None:
+        """Return the hit history at `key`, None where it was never served."""
+        if key in self._hits:
+            return self._hits[key]
+        return self._base.hits(key)
+
+    def entries(self) -> Iterable[Entry]:
+        """Return every entry of the namespace, in key order."""
+        return merge_sorted(
+            self._untouched(),
+            (entry for _, entry in sorted(self._entries.items()) if entry is not None),
+            key=lambda entry: entry.exact_key,
+        )
+
+    def _untouched(self) -> Iterator[Entry]:
+        for entry in self._base.entries():
+            if entry.exact_key not in self._entries:
+                yield entry
+
+
+@dataclass(slots=True)
+class Mutations:
+    """What a store writes for one namespace: each key once, the last word on it.
+
+    A None means that the row goes away. `touched` says for each (context, exact) key
+    whether the entry is there now.
+    """
+
+    state: NamespaceState | None = None
+    entries: dict[ExactKey, Entry | None] = field(default_factory=dict)
+    hits: dict[ExactKey, Hits | None] = field(default_factory=dict)
+    versions: list[VersionRow] = field(default_factory=list)
+    touched: dict[tuple[ContextKey, ExactKey], bool] = field(default_factory=dict)
+
+    def changes(self, namespace: Namespace) -> Iterator[Change]:
+        """Yield the journal lines, departures before arrivals."""
+        for (context, key), present in sorted(
+            self.touched.items(), key=lambda item: item[1]
+        ):
+            yield Change(
+                namespace=namespace,
+                context_key=context,
+                exact_key=key,
+                present=present,
+            )
+
+
+def merged(steps: Iterable[Step]) -> Mutations:
+    """Return what consecutive steps of one namespace write together."""
+    total = Mutations()
+    for step in steps:
+        total.state = step.state
+        total.entries.update(step.entries)
+        total.hits.update(step.hits)
+        if step.version_row is not None:
+            total.versions.append(step.version_row)
+        for key, context in step.removed_contexts.items():
+            total.touched[context, key] = False
+        for key, entry in step.entries.items():
+            if entry is None:
+                total.hits[key] = None
+            else:
+                total.touched[entry.context_key, key] = True
+    return total
