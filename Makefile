@@ -1,0 +1,63 @@
+# Needs make and a Python 3.11 or newer, nothing else: every target sets itself up.
+#   make demo            the whole system on this machine, left running
+#   make demo EXIT=1     the same, stopped at the end
+#   make test            what CI runs; make test-slow adds minutes of kill -9
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+# Model weights come with packages; nothing is ever fetched from a hub.
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow lint format bench vectors wheel constraints clean
+
+help:
+	@sed -n 's/^# \{0,3\}//p' Makefile | head -4
+
+venv: $(READY)
+
+$(READY): pyproject.toml .ci/constraints.txt .ci/setup
+	.ci/setup "$(PYTHON)" "$(VENV)"
+	touch $@
+
+demo: $(READY)
+	$(BIN)/cachemind demo $(if $(EXIT),--exit)
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+# Known-answer files: made again, they must not change.
+vectors: $(READY)
+	.ci/vectors $(BIN)/python
+
+wheel: $(READY)
+	$(BIN)/python .ci/wheel_check.py
+
+# A new set of exact versions for all packages; commit the file.
+constraints: $(READY)
+	$(BIN)/python .ci/constraints.py
+
+# Leaves what is outside of this folder: the user's cache of Kafka and models.
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
