@@ -34,7 +34,10 @@ class _Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class HeldAppend:
+    """An append on its way."""
+
+    writer: MemoryLogWriter
     future: Future[Lsn]
     key: bytes
     value: bytes
@@ -42,7 +45,7 @@ class _Held:
 
 
 class MemoryLog:
-    """One topic, as both `LogWriter` and `LogReader`.
+    """One topic: what a test does to it; writers and readers do the rest.
 
     A future is set, and its callbacks run, on the thread that appends or releases:
     a test sees the outcome at once. `clock` gives records their timestamp.
@@ -58,12 +61,17 @@ class MemoryLog:
         self._clock = clock
         self._max_record_bytes = max_record_bytes
         self._changed = threading.Condition(threading.RLock())
-        self._held: list[_Held] = []
+        self._held: list[HeldAppend] = []
         self._holding = False
         self._outage: str | None = None
-        self._closed = False
 
-    # ---- what a test does to the log -----------------------------------------------
+    def writer(self) -> MemoryLogWriter:
+        """Return a new `LogWriter` on this topic."""
+        return MemoryLogWriter(self)
+
+    def reader(self) -> MemoryLogReader:
+        """Return a new `LogReader` on this topic."""
+        return MemoryLogReader(self)
 
     def go_away(self, reason: str = "the broker is away") -> None:
         """Refuse appends and reads until `come_back`."""
@@ -103,78 +111,55 @@ class MemoryLog:
             log.first = max(log.first, min(offset, log.end))
             log.records = list(log.between(log.first, log.end))
 
-    # ---- LogWriter -----------------------------------------------------------------
+    # ---- for writers and readers ---------------------------------------------------
 
-    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
-        """Return a future of the record's LSN; see `LogWriter`."""
-        future: Future[Lsn] = Future()
-        future.set_running_or_notify_cancel()
-        record = _Held(future, key, value, headers)
+    def append(self, record: HeldAppend) -> None:
+        """Settle `record`, or keep it while the log is held."""
         with self._changed:
-            if self._holding and not self._closed and self._outage is None:
+            if self._holding and self._outage is None:
                 self._held.append(record)
-                return future
+                return
             outcome = self._settle(record)
-        _resolve(future, outcome)
-        return future
+        _resolve(record.future, outcome)
 
-    def close(self, timeout_s: float = 0.0) -> int:
-        """Give up what is in flight; return how much that was."""
+    def give_up(self, writer: MemoryLogWriter) -> int:
+        """Fail what `writer` has in flight; return how much that was."""
         with self._changed:
-            self._closed = True
-            held, self._held = self._held, []
-            self._changed.notify_all()
-        for waiting in held:
-            _resolve(waiting.future, LogUnavailable("the writer is closed"))
-        return len(held)
-
-    # ---- LogReader -----------------------------------------------------------------
+            lost = [held for held in self._held if held.writer is writer]
+            self._held = [held for held in self._held if held.writer is not writer]
+        for held in lost:
+            _resolve(held.future, LogUnavailable("the writer is closed"))
+        return len(lost)
 
     def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
         """Return (first readable offset, offset after the last record)."""
         with self._changed:
-            self._raise_if_away()
-            log = self._partitions[partition]
+            log = self._at(partition)
             return Offset(log.first), Offset(log.end)
 
-    def read(
+    def between(
         self, partition: Partition, start: Offset, end: Offset
-    ) -> Iterable[Sequence[LogRecord]]:
-        """Yield batches with every record in [start, end), in order.
+    ) -> Sequence[LogRecord]:
+        """Return the first records in [start, end), as many as a batch holds.
 
         Raises: `OffsetOutOfRange`; `LogUnavailable`, also where the log ends
         before `end`: nobody would append while the reader waits.
         """
-        reached = start
-        while reached < end:
-            with self._changed:
-                self._raise_if_away()
-                log = self._partitions[partition]
-                self._raise_if_outside(partition, reached)
-                if end > log.end:
-                    raise LogUnavailable(f"[{partition}] ends at {log.end}, not {end}")
-                batch = log.between(reached, end)[:_BATCH_RECORDS]
+        with self._changed:
+            log = self._at(partition)
+            self._raise_if_outside(partition, start)
+            if end > log.end:
+                raise LogUnavailable(f"[{partition}] ends at {log.end}, not {end}")
+            return log.between(start, end)[:_BATCH_RECORDS]
+
+    def news(self, reached: dict[Partition, Offset]) -> Sequence[LogRecord]:
+        """Return what came after `reached`, and move it on; wait a moment if none."""
+        with self._changed:
+            batch = self._news(reached)
             if not batch:
-                return
-            reached = Offset(batch[-1].lsn.offset + 1)
-            yield batch
-
-    def follow(
-        self, starts: Mapping[Partition, Offset], should_stop: Callable[[], bool]
-    ) -> Iterator[Sequence[LogRecord]]:
-        """Yield what is and will be on the partitions from `starts` on, until told.
-
-        An empty batch is yielded when nothing came for a moment.
-        Raises: `OffsetOutOfRange`.
-        """
-        reached = dict(starts)
-        while not should_stop():
-            with self._changed:
+                self._changed.wait(_FOLLOW_WAIT_S)
                 batch = self._news(reached)
-                if not batch:
-                    self._changed.wait(_FOLLOW_WAIT_S)
-                    batch = self._news(reached)
-            yield batch
+            return batch
 
     def _news(self, reached: dict[Partition, Offset]) -> Sequence[LogRecord]:
         if self._outage is not None:
@@ -187,10 +172,8 @@ class MemoryLog:
             reached[partition] = Offset(log.end)
         return batch
 
-    def _settle(self, record: _Held) -> Lsn | LogUnavailable | LogRejected:
+    def _settle(self, record: HeldAppend) -> Lsn | LogUnavailable | LogRejected:
         """Put a record on its partition. Call under the lock."""
-        if self._closed:
-            return LogUnavailable("the writer is closed")
         if self._outage is not None:
             return LogUnavailable(f"append: {self._outage}")
         size = len(record.key) + len(record.value)
@@ -212,14 +195,80 @@ class MemoryLog:
         self._changed.notify_all()
         return lsn
 
-    def _raise_if_away(self) -> None:
+    def _at(self, partition: Partition) -> _Partition:
         if self._outage is not None:
             raise LogUnavailable(self._outage)
+        if not 0 <= partition < len(self._partitions):
+            raise LogUnavailable(f"the topic has no partition {partition}")
+        return self._partitions[partition]
 
     def _raise_if_outside(self, partition: Partition, offset: Offset) -> None:
         log = self._partitions[partition]
         if not log.first <= offset <= log.end:
             raise OffsetOutOfRange(f"[{partition}]", offset, log.first, log.end)
+
+
+class MemoryLogWriter:
+    """A `LogWriter` on a `MemoryLog`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._closed = False
+
+    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
+        """Return a future of the record's LSN; see `LogWriter`."""
+        future: Future[Lsn] = Future()
+        future.set_running_or_notify_cancel()
+        if self._closed:
+            future.set_exception(LogUnavailable("the writer is closed"))
+        else:
+            self._log.append(HeldAppend(self, future, key, value, headers))
+        return future
+
+    def close(self, timeout_s: float) -> int:
+        """Give up what the log holds; return how much. Never waits."""
+        self._closed = True
+        return self._log.give_up(self)
+
+
+class MemoryLogReader:
+    """A `LogReader` on a `MemoryLog`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
+        """Return (first readable offset, offset after the last record)."""
+        return self._log.bounds(partition)
+
+    def read(
+        self, partition: Partition, start: Offset, end: Offset
+    ) -> Iterable[Sequence[LogRecord]]:
+        """Yield batches with every record in [start, end), in order.
+
+        Raises: `OffsetOutOfRange`, `LogUnavailable`.
+        """
+        while start < end:
+            batch = self._log.between(partition, start, end)
+            if not batch:
+                return
+            yield batch
+            start = Offset(batch[-1].lsn.offset + 1)
+
+    def follow(
+        self, starts: Mapping[Partition, Offset], should_stop: Callable[[], bool]
+    ) -> Iterator[Sequence[LogRecord]]:
+        """Yield what is and will be on the partitions from `starts` on, until told.
+
+        An empty batch is yielded when nothing came for a moment.
+        Raises: `OffsetOutOfRange`.
+        """
+        reached = dict(starts)
+        while not should_stop():
+            yield self._log.news(reached)
+
+    def close(self) -> None:
+        """Leave the log; nothing is held."""
 
 
 def _offset(record: LogRecord) -> int:
