@@ -1,0 +1,159 @@
+"""The Faust app that hosts the agents: a group consumer and nothing else.
+
+No tables, no changelog, no leader topic, no web server: state and position are in
+our own stores, so Faust only carries records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Set
+from typing import Final
+
+import faust
+from aiokafka import (  # type: ignore[import-untyped] # ships no types
+    AIOKafkaConsumer,
+)
+from aiokafka.errors import (  # type: ignore[import-untyped] # ships no types
+    KafkaError,
+)
+from faust.exceptions import ConsumerNotStarted
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from cachemind.agents.faust_settings import broker_access
+from cachemind.errors import LogUnavailable
+from cachemind.types import Partition
+
+log = logging.getLogger(__name__)
+
+COMMIT_INTERVAL_S: Final = 1.0
+SESSION_TIMEOUT_S: Final = 10.0
+"""How long the group waits for a member that was killed; until then the partitions
+are kept up in bulk."""
+
+HEARTBEAT_S: Final = 2.0
+REQUEST_TIMEOUT_S: Final = 40.0
+BUFFERED_EVENTS: Final = 1024
+
+
+class _Thread(driver.AIOKafkaConsumerThread):
+    """aiokafka's consumer, reading committed records only."""
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
+        # Faust asks for read_committed only under its exactly-once mode, which
+        # brings a transaction manager that we have no use for. The consumer hands
+        # this attribute to its fetcher when it starts.
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        # A group offset is a hint to operators' tools. Faust crashes the worker
+        # when a commit fails, as it does whenever the coordinator moves.
+        consumer = self._ensure_consumer()
+        assigned = self.assignment()
+        try:
+            await consumer.commit(
+                {
+                    driver.ensure_aiokafka_TP(tp): offset
+                    for tp, offset in offsets.items()
+                    if tp in assigned
+                }
+            )
+        except KafkaError as error:
+            log.warning("group offsets not committed: %s", type(error).__name__)
+            return False
+        return True
+
+
+class _Consumer(driver.Consumer):
+    """Faust's consumer on our thread."""
+
+    def _new_consumer_thread(self) -> _Thread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Transport(driver.Transport):
+    """Faust's aiokafka transport with our consumer."""
+
+    Consumer = _Consumer
+
+
+def build_app(settings: Mapping[str, str], group: str) -> faust.App:
+    """Return an app whose consumer joins `group` on the cluster of `settings`.
+
+    Call it inside the running event loop. `settings` has librdkafka's names.
+    Raises: `InvalidSetting`.
+    """
+    access = broker_access(settings)
+    app = faust.App(
+        group,
+        broker=list(access.urls),
+        broker_credentials=access.credentials,
+        broker_client_id=access.client_id,
+        broker_commit_interval=COMMIT_INTERVAL_S,
+        broker_session_timeout=SESSION_TIMEOUT_S,
+        broker_heartbeat_interval=HEARTBEAT_S,
+        broker_request_timeout=REQUEST_TIMEOUT_S,
+        consumer_auto_offset_reset="earliest",
+        stream_buffer_maxsize=BUFFERED_EVENTS,
+        stream_wait_empty=False,
+        store="memory://",
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_enabled=False,
+        autodiscover=False,
+    )
+    app.transport = _Transport(app.conf.broker_consumer, app)
+    return app
+
+
+def raw_topic(app: faust.App, name: str) -> faust.TopicT:
+    """Return the topic `name` with keys and values as the bytes on the log."""
+    return app.topic(
+        name,
+        key_type=bytes,
+        value_type=bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+        allow_empty=True,
+        internal=True,
+    )
+
+
+async def serve(app: faust.App) -> None:
+    """Run `app` until it gives up; leave the group in order when cancelled.
+
+    Raises: `LogUnavailable` where it cannot start.
+    """
+    app.finalize()
+    try:
+        await app.start()
+        await app.wait_until_stopped()
+    except KafkaError as error:
+        raise LogUnavailable(f"the group consumer: {type(error).__name__}") from error
+    finally:
+        await app.stop()
+
+
+def held_partitions(app: faust.App, topic: str) -> Set[Partition]:
+    """Return the partitions of `topic` that the group has assigned to `app`."""
+    if not app.started:
+        return frozenset()
+    try:
+        assigned = app.consumer.assignment()
+    except ConsumerNotStarted:
+        return frozenset()
+    return {Partition(tp.partition) for tp in assigned if tp.topic == topic}
+
+
+def quiet_logs() -> None:
+    """Keep Faust's and aiokafka's running commentary out of the log.
+
+    They report each of their many retries as an error while a broker is away; the
+    watch on the log's end says the same once.
+    """
+    for name in ("faust", "mode"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -1,0 +1,90 @@
+"""Records that can never be folded go to the dead-letter topic, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cachemind.errors import LogUnavailable
+from cachemind.ports import Headers, LogRecord, LogWriter
+from cachemind.types import Lsn
+
+HEADER_PREFIX: Final = "cachemind-dlq-"
+ACK_TIMEOUT_S: Final = 30.0
+
+
+class Reason(StrEnum):
+    """Why a record cannot be folded, in one word: safe as a metric label."""
+
+    UNDECODABLE = "undecodable"
+    INVALID_EVENT = "invalid_event"
+    MISPLACED = "misplaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A record, and why no build will ever fold it. `detail` holds no payload."""
+
+    record: LogRecord
+    reason: Reason
+    detail: str
+
+
+class DeadLetters:
+    """Writes rejected records of one topic to the dead-letter topic.
+
+    The Kafka key is the source topic; value and headers are the source's, bit for
+    bit, with our own headers after them. What headers cannot say by themselves has
+    one: the source's key where it has any, and that its value was null.
+    """
+
+    def __init__(
+        self, writer: LogWriter, topic: str, ack_timeout_s: float = ACK_TIMEOUT_S
+    ) -> None:
+        self._writer = writer
+        self._topic = topic.encode()
+        self._ack_timeout_s = ack_timeout_s
+
+    def write(self, rejected: Sequence[Rejected]) -> None:
+        """Return once every one of `rejected` is durable.
+
+        Raises: `LogUnavailable` (some may be there already; write all again) or
+        `LogRejected`.
+        """
+        waiting = [self._append(one) for one in rejected]
+        for future in waiting:
+            self._await(future)
+
+    def _append(self, rejected: Rejected) -> Future[Lsn]:
+        value = rejected.record.value
+        return self._writer.append(
+            self._topic, b"" if value is None else value, self._headers(rejected)
+        )
+
+    def _headers(self, rejected: Rejected) -> Headers:
+        record = rejected.record
+        facts: list[tuple[str, bytes]] = [
+            ("topic", self._topic),
+            ("lsn", str(record.lsn).encode()),
+            ("reason", rejected.reason.value.encode()),
+            ("detail", rejected.detail.encode()),
+            ("timestamp-ms", str(record.timestamp_ms).encode()),
+        ]
+        if record.key is not None:
+            facts.append(("key", record.key))
+        if record.value is None:
+            facts.append(("null-value", b"true"))
+        ours = tuple((HEADER_PREFIX + name, fact) for name, fact in facts)
+        return record.headers + ours
+
+    def _await(self, future: Future[Lsn]) -> None:
+        try:
+            future.result(self._ack_timeout_s)
+        except FutureTimeoutError as error:
+            raise LogUnavailable(
+                f"no dead-letter acknowledgement in {self._ack_timeout_s} s"
+            ) from error

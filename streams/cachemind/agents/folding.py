@@ -1,0 +1,177 @@
+"""The applier: records of one partition in, committed state out.
+
+What happens to a record that cannot be folded depends on the kind of failure:
+
+===========================================  =====================================
+bytes that no build can read                 dead letter, then on
+an event that breaks its own rules           dead letter, then on
+a key that is not its namespace, or a
+namespace that belongs in another partition  dead letter, then on
+a schema or event type this build lacks      stop: a newer build may know it
+a rollback                                   stop: this build cannot restore state
+a store that does not take the commit        stop
+===========================================  =====================================
+
+A dead letter is durable before the applied offset moves past its record. A stop first
+commits what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cachemind.agents.dead_letters import DeadLetters, Reason, Rejected
+from cachemind.core.fold import kind_of
+from cachemind.core.partitioner import partition_of
+from cachemind.core.state import Effect, EntryReader, NamespaceState
+from cachemind.core.working_set import WorkingSet
+from cachemind.errors import (
+    FoldStopped,
+    InvalidEvent,
+    LogRejected,
+    UndecodableRecord,
+    UnknownSchema,
+)
+from cachemind.events import Envelope, RolledBack
+from cachemind.ports import FoldMetrics, LogRecord, StoreWriter
+from cachemind.types import Namespace, Offset, Partition
+
+
+class Decoder(Protocol):
+    """The reading half of the codec."""
+
+    def decode(self, record: bytes) -> Envelope:
+        """Return the event. Raises: `UndecodableRecord`, `UnknownSchema`,
+        `InvalidEvent`."""
+        ...
+
+
+class Folder:
+    """Folds one partition into its store. One thread at a time.
+
+    `position` is the next offset to look at: everything below it is folded or was
+    proven absent. Offsets have gaps, so it may be ahead of `applied` + 1.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        partitions: int,
+        store: StoreWriter,
+        decoder: Decoder,
+        dead_letters: DeadLetters,
+        metrics: FoldMetrics,
+    ) -> None:
+        self.partition = partition
+        self._partitions = partitions
+        self._store = store
+        self._decoder = decoder
+        self._dead_letters = dead_letters
+        self._metrics = metrics
+        self.applied = store.applied()
+        self.position = Offset(self.applied + 1)
+
+    def fold(self, records: Sequence[LogRecord]) -> int:
+        """Fold `records`, oldest first, in one commit; return how many were new.
+
+        Records below `position` are dropped: a log gives some of them twice.
+        Raises: `FoldStopped`, `LogUnavailable` (a dead letter was not taken; fold
+        the same records again), `StoreError`.
+        """
+        batch = _Batch(WorkingSet(self._loaded))
+        stopped: FoldStopped | None = None
+        for record in records:
+            if record.lsn.offset < self.position or record.lsn.offset <= batch.last:
+                continue
+            try:
+                self._take(record, batch)
+            except FoldStopped as error:
+                stopped = error
+                break
+        self._commit(batch)
+        if stopped is not None:
+            raise stopped
+        return batch.taken
+
+    def settle(self, start: Offset, end: Offset) -> None:
+        """Note that the log holds no committed record in [start, end)."""
+        if self.position == start:
+            self.position = max(self.position, end)
+
+    def _loaded(self, namespace: Namespace) -> tuple[NamespaceState, EntryReader]:
+        return self._store.namespace(namespace), self._store.reader(namespace)
+
+    def _take(self, record: LogRecord, batch: _Batch) -> None:
+        try:
+            envelope = self._decoded(record)
+            effect = batch.working.apply(envelope, record.lsn).effect
+            batch.effects.append((kind_of(envelope.body), effect))
+        except UndecodableRecord as error:
+            batch.rejected.append(_rejected(record, Reason.UNDECODABLE, error.reason))
+        except _Misplaced as error:
+            batch.rejected.append(_rejected(record, Reason.MISPLACED, error.problem))
+        except InvalidEvent as error:
+            batch.rejected.append(_rejected(record, Reason.INVALID_EVENT, str(error)))
+        except UnknownSchema as error:
+            raise FoldStopped(str(record.lsn), str(error)) from error
+        batch.last = record.lsn.offset
+        batch.taken += 1
+
+    def _decoded(self, record: LogRecord) -> Envelope:
+        if record.value is None:
+            raise UndecodableRecord("it has no value")
+        envelope = self._decoder.decode(record.value)
+        namespace = envelope.namespace.encode()
+        if record.key != namespace:
+            raise _Misplaced("key", "is not the namespace of the event")
+        home = partition_of(namespace, self._partitions)
+        if record.lsn.partition != home:
+            raise _Misplaced("partition", f"the namespace belongs in {home}")
+        if isinstance(envelope.body, RolledBack):
+            raise FoldStopped(
+                str(record.lsn), "this build cannot restore an earlier version"
+            )
+        return envelope
+
+    def _commit(self, batch: _Batch) -> None:
+        if not batch.taken:
+            return
+        if batch.rejected:
+            self._bury(batch)
+        self._store.commit(batch.last, batch.working.steps())
+        self.applied = batch.last
+        self.position = Offset(batch.last + 1)
+        for kind, effect in batch.effects:
+            self._metrics.folded(self.partition, kind, effect)
+        for one in batch.rejected:
+            self._metrics.dead_lettered(self.partition, one.reason)
+        self._metrics.progressed(self.partition, self.applied)
+
+    def _bury(self, batch: _Batch) -> None:
+        try:
+            self._dead_letters.write(batch.rejected)
+        except LogRejected as error:
+            first = batch.rejected[0].record.lsn
+            raise FoldStopped(
+                str(first), "the dead-letter topic refuses the record"
+            ) from error
+
+
+class _Misplaced(InvalidEvent):
+    """The event is sound but is not where its namespace's events are."""
+
+
+class _Batch:
+    """What has been taken since the last commit."""
+
+    def __init__(self, working: WorkingSet) -> None:
+        self.working = working
+        self.last = Offset(-1)
+        self.taken = 0
+        self.effects: list[tuple[str, Effect]] = []
+        self.rejected: list[Rejected] = []
+
+
+def _rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
+    return Rejected(record=record, reason=reason, detail=detail)

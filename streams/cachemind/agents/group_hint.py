@@ -1,0 +1,57 @@
+"""What the consumer group is told of the fold: a hint, never the truth."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from cachemind.agents.folding import Folder
+from cachemind.errors import LogError
+from cachemind.ports import GroupOffsets
+from cachemind.types import Lsn, Offset, Partition
+
+log = logging.getLogger(__name__)
+
+
+class GroupHint:
+    """Sets the group's offsets to where the stores are, while nobody is in it."""
+
+    def __init__(
+        self, offsets: GroupOffsets, folders: Mapping[Partition, Folder]
+    ) -> None:
+        self._offsets = offsets
+        self._folders = folders
+
+    def begin(self) -> None:
+        """Say where the group is behind its stores, then set its offsets.
+
+        The live consumer gets records again from there; the fold drops them.
+        """
+        try:
+            for partition, offset in self._behind().items():
+                log.warning(
+                    "the group is at %s, the store at %s: the store counts",
+                    Lsn(partition, offset),
+                    Lsn(partition, self._folders[partition].applied),
+                )
+        except LogError as error:
+            log.warning("the group's offsets are not known: %s", error)
+        self.set()
+
+    def set(self) -> None:
+        """Set the group's offsets; where that cannot be, leave them as they are."""
+        try:
+            self._offsets.commit(
+                {p: Offset(f.applied + 1) for p, f in self._folders.items()}
+            )
+        except LogError as error:
+            # After a kill the old member is in the group until its session ends.
+            log.info("the group's offsets were left as they are: %s", error)
+
+    def _behind(self) -> Mapping[Partition, Offset]:
+        committed = self._offsets.committed(tuple(self._folders))
+        return {
+            partition: offset
+            for partition, offset in committed.items()
+            if offset is not None and offset <= self._folders[partition].applied
+        }
