@@ -7,6 +7,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
+# Quick ones first; a folder that is not named here comes last, never not at all.
+TESTS := tests/unit tests/contracts tests/vectors tests/adapters tests/integration
+TESTS += $(filter-out $(TESTS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+
 # Model weights come with packages; nothing is ever fetched from a hub.
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
@@ -27,7 +31,7 @@ demo: $(READY)
 	$(BIN)/cachemind demo $(if $(EXIT),--exit)
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" $(TESTS)
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
