@@ -5,7 +5,14 @@ No third-party exception or type crosses a port.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -98,6 +105,21 @@ class LogReader(Protocol):
 
     def close(self) -> None:
         """Leave the log."""
+        ...
+
+
+class LogFollower(Protocol):
+    """Reads the live end of one topic, outside of any group."""
+
+    def follow(
+        self, starts: Mapping[Partition, Offset], should_stop: Callable[[], bool]
+    ) -> Iterator[Sequence[LogRecord]]:
+        """Yield what is and will be on the partitions from `starts` on, until told.
+
+        In order within a partition. An outage is waited out; an empty batch is
+        yielded now and then while nothing comes, so that the caller can look up.
+        Raises: `OffsetOutOfRange`, `LogRejected`.
+        """
         ...
 
 
