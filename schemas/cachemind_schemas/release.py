@@ -1,0 +1,39 @@
+"""Freezes the current schema as a released one: `python -m ...release 0.2.0`.
+
+Needs the `dev` extra, a checkout, and `CURRENT_VERSION` raised to the same version.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cachemind_schemas.compat import problems
+from cachemind_schemas.loader import CURRENT_VERSION, current, released
+
+DONE = 0
+INCOMPATIBLE = 1
+WRONG_USAGE = 2
+
+
+def main(arguments: Sequence[str], folder: Path) -> int:
+    """Write `folder`/VERSION.avsc unless the schema breaks with an older one."""
+    if list(arguments) != [CURRENT_VERSION]:
+        sys.stderr.write(f"usage: release VERSION, here {CURRENT_VERSION}\n")
+        return WRONG_USAGE
+    target = folder / f"{CURRENT_VERSION}.avsc"
+    if target.exists():
+        sys.stderr.write(f"{target.name} is released already and never changes\n")
+        return WRONG_USAGE
+    found = problems(current(), released())
+    for line in found:
+        sys.stderr.write(f"{line}\n")
+    if found:
+        return INCOMPATIBLE
+    target.write_text(current().text + "\n", encoding="utf-8")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(__file__).parent / "released"))

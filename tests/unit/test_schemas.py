@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import avro.schema
+import pytest
+
+from cachemind import events
+from cachemind.types import Lsn
+from cachemind_schemas import compat, release
+from cachemind_schemas.loader import (
+    CURRENT_VERSION,
+    Schema,
+    current,
+    definitions,
+    joined,
+    parse,
+    released,
+    unused,
+)
+
+Change = Callable[[dict[str, Any]], None]
+
+RECORDS = [*get_args(events.Body), events.Envelope, events.Read, events.Evidence, Lsn]
+ENUMS = [events.Outcome, events.SelectorKind, events.Verdict]
+FROZEN = {
+    "0.1.0": "b5e40c23bccfad2310f5e0c185c2f2655eb95b2646501cc4d9489d5c6cf5d694",
+}
+
+
+def test_every_definition_is_part_of_the_envelope() -> None:
+    assert list(unused(definitions())) == []
+
+
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+def test_a_record_has_the_fields_of_its_event(kind: type) -> None:
+    schema = _definition(kind.__name__)
+    assert {field["name"] for field in schema["fields"]} == set(kind.__slots__)  # type: ignore[attr-defined]  # each of RECORDS has slots
+
+
+@pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
+def test_an_enum_has_the_members_and_an_own_default(kind: Any) -> None:
+    schema = _definition(kind.__name__)
+    assert schema["symbols"] == ["unrecognised", *[one.value for one in kind]]
+    assert schema["default"] == "unrecognised"
+
+
+def test_every_body_is_a_branch() -> None:
+    body = _definition("Envelope")["fields"][-1]
+    assert body["name"] == "body"
+    assert body["type"] == [kind.__name__ for kind in get_args(events.Body)]
+
+
+@pytest.mark.parametrize("name", sorted(definitions()))
+def test_every_definition_and_field_says_what_it_is(name: str) -> None:
+    schema = definitions()[name]
+    assert isinstance(schema, dict)
+    assert schema["doc"]
+    for field in _definition(name.rpartition(".")[2]).get("fields", ()):
+        assert field["doc"], field["name"]
+
+
+def test_no_schema_has_a_map() -> None:
+    assert '"map"' not in current().canonical
+
+
+def test_a_name_that_no_file_defines_is_an_error() -> None:
+    named = {k: v for k, v in definitions().items() if not k.endswith("Verdict")}
+    with pytest.raises(ValueError, match=r"no file defines cachemind\.v1\.Verdict"):
+        joined(named)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "{}", '"Unknown"', '{"type":"record"}', "3", "[" * 9999]
+)
+def test_text_that_is_no_schema_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="not an Avro schema"):
+        parse("x", text)
+
+
+def test_fingerprints_are_those_of_the_specification() -> None:
+    # The specification's own example: CRC-64-AVRO of "null", as header bytes.
+    null = parse("x", '"null"')
+    assert null.crc64[::-1].hex() == "63dd24e7cc258f8a"
+    assert null.sha256 == hashlib.sha256(b'"null"').digest()
+
+
+def test_apache_avro_computes_the_same_fingerprint() -> None:
+    apache = avro.schema.parse(current().text)
+    canonical = _with_fixed_by_name(apache.canonical_form)
+    assert canonical == current().canonical
+    assert _crc64(canonical.encode()).to_bytes(8, "little") == current().crc64
+    assert hashlib.sha256(canonical.encode()).digest() == current().sha256
+
+
+@pytest.mark.parametrize("schema", released(), ids=lambda schema: schema.version)
+def test_a_released_schema_never_changes(schema: Schema) -> None:
+    assert hashlib.sha256(schema.text.encode()).hexdigest() == FROZEN[schema.version]
+
+
+def test_no_released_schema_has_vanished() -> None:
+    assert [schema.version for schema in released()] == list(FROZEN)
+
+
+def test_what_this_build_writes_is_released() -> None:
+    assert released()[-1].version == CURRENT_VERSION
+    assert released()[-1].crc64 == current().crc64
+
+
+def test_the_current_schema_is_compatible_with_every_released_one() -> None:
+    assert compat.problems(current(), released()) == []
+
+
+def _add_field(schema: dict[str, Any], **extra: Any) -> None:
+    schema["fields"].append({"name": "extra", "type": "long", "doc": "d", **extra})
+
+
+def _add_kind(schema: dict[str, Any]) -> None:
+    schema["fields"][-1]["type"].append(
+        {"type": "record", "name": "Novel", "namespace": "cachemind.v1", "fields": []}
+    )
+
+
+def _outcome(schema: dict[str, Any]) -> dict[str, Any]:
+    reads = schema["fields"][-1]["type"][0]
+    fields = reads["fields"][0]["type"]["items"]["fields"]
+    found: dict[str, Any] = next(f for f in fields if f["name"] == "outcome")["type"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda s: _add_field(s, default=0), id="field-with-default"),
+        pytest.param(_add_kind, id="new-kind-of-event"),
+        pytest.param(lambda s: _outcome(s)["symbols"].append("hit_x"), id="new-symbol"),
+        pytest.param(lambda s: s.update(doc="other words"), id="documentation"),
+    ],
+)
+def test_a_compatible_change_passes(change: Change) -> None:
+    assert compat.problems(_changed(change), released()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(
+            _add_field,
+            "cannot read what 0.1.0 wrote: reader_field_missing_default_value",
+            id="field-without-default",
+        ),
+        pytest.param(
+            lambda s: s["fields"].pop(5),
+            "cannot be read by 0.1.0: reader_field_missing_default_value",
+            id="field-removed",
+        ),
+        pytest.param(
+            lambda s: s["fields"][5].update(type="string"),
+            "cannot read what 0.1.0 wrote: type_mismatch",
+            id="type-changed",
+        ),
+        pytest.param(
+            lambda s: s["fields"][5].update(type="double"),
+            "cannot be read by 0.1.0: type_mismatch",
+            id="type-widened",
+        ),
+        pytest.param(
+            lambda s: s["fields"][0]["type"].update(size=17),
+            "cannot read what 0.1.0 wrote: fixed_size_mismatch",
+            id="fixed-size-changed",
+        ),
+        pytest.param(
+            lambda s: s["fields"][-1]["type"].pop(),
+            "cannot read what 0.1.0 wrote: missing_union_branch",
+            id="kind-removed",
+        ),
+        pytest.param(
+            lambda s: _outcome(s)["symbols"].remove("bypass"),
+            "cachemind.v1.Outcome lost the symbol bypass of 0.1.0",
+            id="symbol-removed",
+        ),
+        pytest.param(
+            lambda s: _outcome(s).update(name="Ending"),
+            "cachemind.v1.Outcome of 0.1.0 is gone",
+            id="enum-renamed",
+        ),
+    ],
+)
+def test_an_incompatible_change_is_named(change: Change, expected: str) -> None:
+    found = compat.problems(_changed(change), released())
+    assert any(line.startswith(expected) for line in found), found
+
+
+def test_another_namespace_is_named() -> None:
+    moved = parse("x", current().text.replace("cachemind.v1", "cachemind.v2"))
+    assert "cachemind.v1.Read of 0.1.0 is gone" in compat.problems(moved, released())
+
+
+def test_a_release_is_frozen_once(tmp_path: Path) -> None:
+    assert release.main([CURRENT_VERSION], tmp_path) == release.DONE
+    frozen = tmp_path / f"{CURRENT_VERSION}.avsc"
+    assert parse(CURRENT_VERSION, frozen.read_text()).crc64 == current().crc64
+    assert release.main([CURRENT_VERSION], tmp_path) == release.WRONG_USAGE
+
+
+def test_only_the_current_version_can_be_released(tmp_path: Path) -> None:
+    assert release.main(["9.9.9"], tmp_path) == release.WRONG_USAGE
+    assert list(tmp_path.iterdir()) == []
+
+
+def _changed(change: Change) -> Schema:
+    schema = json.loads(current().text)
+    change(schema)
+    return parse("changed", json.dumps(schema))
+
+
+def _definition(name: str) -> dict[str, Any]:
+    schema: Any = definitions()[f"cachemind.v1.{name}"]
+    assert isinstance(schema, dict)
+    return schema
+
+
+def _with_fixed_by_name(canonical: str) -> str:
+    """Return what the specification asks for of a `fixed` that is used again.
+
+    Apache avro for Python writes its whole definition each time (1.12.2); the
+    specification, and Java, name it after the first.
+    """
+    for name, size in (("Id16", 16), ("Hash32", 32)):
+        whole = f'{{"name":"cachemind.v1.{name}","type":"fixed","size":{size}}}'
+        first, found, rest = canonical.partition(whole)
+        rest = rest.replace(whole, f'"cachemind.v1.{name}"')
+        canonical = first + found + rest
+    return canonical
+
+
+def _crc64(content: bytes) -> int:
+    """Return the Rabin fingerprint, written from the specification's Java code."""
+    empty = 0xC15D213AA4D7A795
+    table = []
+    for index in range(256):
+        value = index
+        for _ in range(8):
+            value = (value >> 1) ^ (empty & -(value & 1))
+        table.append(value)
+    result = empty
+    for byte in content:
+        result = (result >> 8) ^ table[(result ^ byte) & 0xFF]
+    return result
