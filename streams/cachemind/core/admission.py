@@ -163,7 +163,7 @@ def _response_refusal(
 
 
 def _choice_refusal(request: ChatRequest, choice: Mapping[str, object]) -> str:
-    reason = choice.get("finish_reason")
+    reason = str(choice.get("finish_reason"))
     # A cut that the request asked for is the whole answer to that request.
     if reason not in _COMPLETE and not (reason == _CUT and _asked_for_cut(request)):
         return "content-filter" if reason == "content_filter" else "unfinished"

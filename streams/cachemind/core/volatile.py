@@ -15,16 +15,19 @@ _PATTERNS: Final = (
     r"|night|day|week|weekend|month|quarter|season|year)s?",
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day(?=\W*\Z)",
     r"latest|newest|most recent(?:ly)?|recent|recently|up[- ]to[- ]date|so far|as of",
-    r"current|ongoing|upcoming|live|breaking|trending",
-    r"what time|what's the time|time is it|what day|what date|what year is it"
-    r"|(?:date|time) (?:now|in)\b|the (?:date|time)(?=\W*\Z)",
-    r"weather|forecasts?|temperature (?:in|at|outside)|is it (?:rain|snow|sunn|cold|hot"
-    r"|warm)\w*",
-    r"news|headlines?|traffic|(?:stock|share|bitcoin|btc|gold|oil|gas|crypto)\w* "
-    r"(?:price|quote|rate)s?|prices? of|exchange rates?|interest rates?|worth now",
-    r"scores?|standings|who(?:'s| is| are) (?:winning|leading)|how old (?:is|are|am)",
-    r"(?:days|weeks|months|hours|long|time) (?:until|till|left|since)|(?:\w+) ago",
-    r"is (?:\w+ ){1,4}(?:open|closed|down|up|still alive|available|in stock)(?=\W*\Z)",
+    r"(?:the|its|their|my|our|your|his|her|s) current (?=\w)|upcoming|trending",
+    r"live (?:score|stream|update|result|coverage)s?",
+    r"what time|what's the time|time is it|what day|what date|what year is it",
+    r"(?:date|time) (?:now|in)|the (?:date|time)(?=\W*\Z)",
+    r"weather|forecasts?|temperature (?:in|at|outside)",
+    r"is it (?:rain|snow|sunn|cold|hot|warm)\w*",
+    r"news|headlines?|traffic (?:in|on|near|to|from)|worth now",
+    r"(?:stock|share|bitcoin|btc|gold|oil|gas|crypto)\w* (?:price|quote|rate)s?",
+    r"prices? of|exchange rates?|interest rates?",
+    r"the scores?|standings|who(?:'s| is| are) (?:winning|leading)",
+    r"how old (?:is|are|am)|\w+ ago",
+    r"(?:days|weeks|months|hours|long|time) (?:until|till|left|since)",
+    r"is (?:\w+ ){1,4}(?:open|closed|down|up|available|in stock)(?=\W*\Z)",
     r"still (?:alive|open|available|working|running)",
 )
 _VOLATILE: Final = re.compile(rf"\b(?:{'|'.join(_PATTERNS)})\b", re.IGNORECASE)
@@ -35,4 +38,5 @@ def volatile(texts: Iterable[str]) -> bool:
 
     All turns count: "and in Paris?" after a question about the weather is one too.
     """
-    return any(_VOLATILE.search(text) is not None for text in texts)
+    plain = (text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for text in texts)
+    return any(_VOLATILE.search(text) is not None for text in plain)
