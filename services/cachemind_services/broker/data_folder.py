@@ -14,7 +14,10 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -27,13 +30,14 @@ from cachemind_services.broker.errors import (
 from cachemind_services.broker.server_config import NODE_ID, SERVER_LOG
 
 _META: Final = "meta.properties"
+_LOCK_PATIENCE_S: Final = 0.5
+_LOCK_RETRY_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """The last start on a data folder. `pid` is the JVM's, or the starter's."""
+    """What was chosen for the last start on a data folder."""
 
-    pid: int
     port: int
     controller_port: int
     cluster_id: str
@@ -62,8 +66,9 @@ class DataFolder:
         for folder in (self.root, self.kafka, self.logs, self.tmp):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def acquire(self) -> int:
-        """Return a file descriptor whose open copies keep the folder locked.
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Lock the folder; gives the descriptor whose open copies keep the lock.
 
         The broker's processes inherit it, so that the folder is free exactly when
         the last of them is gone, however the starter ended.
@@ -73,23 +78,35 @@ class DataFolder:
         self.root.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if not _try_lock(fd, _LOCK_PATIENCE_S):
+                raise DataFolderInUse(self.root, self._noted_pid())
+            self.note_owner(fd, os.getpid())
+            yield fd
+        finally:
             os.close(fd)
-            record = self.read_record()
-            pid = record.pid if record else None
-            raise DataFolderInUse(self.root, pid) from None
-        return fd
 
-    def is_locked(self) -> bool:
-        """Return whether a broker runs on the folder."""
-        if not self._lock.exists():
-            return False
+    def note_owner(self, lock_fd: int, pid: int) -> None:
+        """Write down which process to stop or to name."""
+        os.ftruncate(lock_fd, 0)
+        os.pwrite(lock_fd, f"{pid}\n".encode(), 0)
+
+    def owner(self) -> int | None:
+        """Return the process id of who holds the folder, `None` where nobody does.
+
+        While a broker starts, that is its starter; then it is the JVM.
+        """
         try:
-            os.close(self.acquire())
-        except DataFolderInUse:
-            return True
-        return False
+            fd = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            return None if _try_lock(fd, 0) else self._noted_pid()
+        finally:
+            os.close(fd)
+
+    def _noted_pid(self) -> int | None:
+        text = self._lock.read_text("ascii").strip()
+        return int(text) if text else None
 
     def read_record(self) -> BrokerRecord | None:
         """Return the record of the last start, if there was one."""
@@ -160,6 +177,20 @@ def new_cluster_id() -> str:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):  # Kafka's tools would take it for an option
             return text
+
+
+def _try_lock(fd: int, patience_s: float) -> bool:
+    # Patience, because whoever asks for the owner holds the lock for an instant.
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_RETRY_S)
+        else:
+            return True
 
 
 def _write_atomically(path: Path, text: str) -> None:

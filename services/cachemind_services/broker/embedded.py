@@ -5,44 +5,37 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cachemind_services.broker.class_archive import archive_options
 from cachemind_services.broker.data_folder import BrokerRecord, DataFolder
-from cachemind_services.broker.diagnosis import Cause, cause_of_death, last_words
+from cachemind_services.broker.diagnosis import last_words
 from cachemind_services.broker.distribution import (
     KafkaDistribution,
     Progress,
     silent,
 )
-from cachemind_services.broker.errors import (
-    BrokerDied,
-    BrokerNotReady,
-    BrokerNotRunning,
-    NoDiskSpace,
-    PortTaken,
-)
-from cachemind_services.broker.java import find_java
+from cachemind_services.broker.errors import BrokerNotReady, BrokerNotRunning
+from cachemind_services.broker.java import JavaRuntime, find_java
 from cachemind_services.broker.jvm import KafkaJvm
+from cachemind_services.broker.postmortem import death_of, log_tail
 from cachemind_services.broker.readiness import answers
-from cachemind_services.broker.server_config import (
-    LOOPBACK,
-    Ports,
-    log4j_xml,
-    server_properties,
-)
-from cachemind_services.broker.sockets import choose_port, free_port
+from cachemind_services.broker.server_config import LOOPBACK
+from cachemind_services.broker.storage import prepare
 
 DEFAULT_HEAP_MB: Final = 384
 MIN_FREE_MB: Final = 256
 READY_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 9.0
+STOP_TIMEOUT_S: Final = 8.0
+_KILL_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.05
-_TAIL_BYTES: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +57,9 @@ class BrokerStatus:
 class EmbeddedBroker:
     """Apache Kafka in KRaft mode on loopback, one node, one data folder.
 
-    As a context manager it is started and ready inside the block. The JVM dies with
-    the process that started it, unless it was started as a daemon.
+    As a context manager it is started and ready inside the block. The JVM ends with
+    the process that started it, unless it was started as a daemon. Not for use by
+    two threads at a time.
     """
 
     def __init__(
@@ -78,18 +72,27 @@ class EmbeddedBroker:
         cache_dir: Path | None = None,
         cluster_id: str | None = None,
         min_free_mb: int = MIN_FREE_MB,
+        short_lived: bool = False,
         progress: Progress = silent,
     ) -> None:
-        """Remember the settings; `port` 0 means the last one, or any free one."""
+        """Remember the settings.
+
+        `port` 0 is the port used last on this folder if it is free, else any free
+        one. `java` is a Java 17+ to use instead of the one from pip. `cluster_id`
+        is what the folder's must be. `short_lived` trades throughput for start time.
+        """
         self._folder = DataFolder(data_dir)
         self._port = port
         self._java = java
         self._heap_mb = heap_mb
         self._cache_dir = cache_dir
         self._expected_cluster = cluster_id
-        self._min_free_bytes = min_free_mb * 2**20
+        self._min_free_mb = min_free_mb
         self._progress = progress
+        self._archived = True
+        self._options = ["-XX:TieredStopAtLevel=1"] if short_lived else []
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
         self._record: BrokerRecord | None = None
 
     @property
@@ -100,7 +103,8 @@ class EmbeddedBroker:
     @property
     def pid(self) -> int:
         """The JVM's process id. Raises: `BrokerNotRunning` before a start."""
-        return self._started().pid
+        self._started()
+        return self._pid
 
     @property
     def cluster_id(self) -> str:
@@ -119,29 +123,43 @@ class EmbeddedBroker:
         """
         kafka = KafkaDistribution.ensure(self._cache_dir, self._progress)
         java = find_java(self._java)
-        jvm = KafkaJvm(java, kafka, self._folder, self._heap_mb)
-        lock_fd = self._folder.acquire()
-        try:
-            self._prepare(jvm)
+        options = [*self._options, *self._archive(kafka, java)]
+        jvm = KafkaJvm(java, kafka, self._folder, self._heap_mb, tuple(options))
+        with self._folder.locked() as lock_fd:
+            self._record = prepare(
+                self._folder,
+                jvm,
+                port=self._port,
+                cluster_id=self._expected_cluster,
+                min_free_bytes=self._min_free_mb * 2**20,
+            )
             spawn = jvm.spawn_daemon if daemon else jvm.spawn_guarded
-            self._process, pid = spawn(lock_fd)
-        finally:
-            os.close(lock_fd)  # the broker's processes hold it now
-        self._remember(pid)
+            self._process, self._pid = spawn(lock_fd)
+            self._folder.note_owner(lock_fd, self._pid)
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return when the broker answered a metadata request of our cluster.
 
-        Raises: `BrokerDied`, `PortTaken`, `NoDiskSpace`, `BrokerNotReady`.
+        Raises: `BrokerDied`, `PortTaken`, `DiskFull`, `BrokerNotReady`.
         """
         record = self._started()
         deadline = time.monotonic() + timeout_s
         while not answers(LOOPBACK, record.port, record.cluster_id):
-            self._raise_if_dead()
+            self.raise_if_dead()
             if time.monotonic() > deadline:
-                reason = last_words(self._log_tail()) or "it logged nothing"
+                reason = last_words(log_tail(self._folder)) or "it logged nothing"
                 raise BrokerNotReady(self.bootstrap_servers, timeout_s, reason)
             time.sleep(_POLL_S)
+
+    def raise_if_dead(self) -> None:
+        """Raise what killed the broker that we started, if it is dead.
+
+        Raises: `BrokerDied`, `PortTaken`, `DiskFull`.
+        """
+        process = self._process
+        if process is not None and process.poll() is not None:
+            lines = log_tail(self._folder)
+            raise death_of(self._folder, self._started(), process.returncode, lines)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop the broker on the folder, whoever started it.
@@ -149,12 +167,13 @@ class EmbeddedBroker:
         SIGTERM first; SIGKILL where it is not gone after `timeout_s`. Returns when
         no process of it is left. Does nothing where none runs.
         """
-        record = self._folder.read_record()
-        if record is not None and self._folder.is_locked():
-            _signal(record.pid, signal.SIGTERM)
+        pid = self._folder.owner()
+        if pid is not None:
+            _signal(pid, signal.SIGTERM)
             if not _wait_until(self._is_gone, timeout_s):
-                _signal(record.pid, signal.SIGKILL)
-                _wait_until(self._is_gone, timeout_s)
+                self._progress("the broker does not stop by itself; killing it")
+                _signal(pid, signal.SIGKILL)
+                _wait_until(self._is_gone, _KILL_TIMEOUT_S)
         self._reap()
 
     def status(self) -> BrokerStatus:
@@ -163,25 +182,32 @@ class EmbeddedBroker:
         data_bytes = self._folder.size_bytes()
         if record is None:
             return BrokerStatus(data_bytes=data_bytes)
-        running = self._folder.is_locked()
+        pid = self._folder.owner()
+        running = pid is not None
         return BrokerStatus(
             running=running,
             ready=running and answers(LOOPBACK, record.port, record.cluster_id),
-            pid=record.pid if running else None,
+            pid=pid,
             bootstrap_servers=f"{LOOPBACK}:{record.port}" if running else None,
             cluster_id=record.cluster_id,
             kafka_version=record.kafka_version,
             data_bytes=data_bytes,
         )
 
-    def __enter__(self) -> Self:
-        self.start()
+    @contextmanager
+    def running(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Self]:
+        """A block inside which the broker is ready, and after which it is gone."""
         try:
-            self.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+            self.start()
+            self.wait_ready(timeout_s)
+            yield self
+        finally:
+            if self._process is not None:
+                self.stop()
+
+    def __enter__(self) -> Self:
+        self._block = self.running()
+        return self._block.__enter__()
 
     def __exit__(
         self,
@@ -189,78 +215,32 @@ class EmbeddedBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self._block.__exit__(kind, error, trace)
 
-    def _prepare(self, jvm: KafkaJvm) -> None:
-        folder = self._folder
-        folder.create()
-        folder.check_space(self._min_free_bytes)
-        cluster_id = folder.claim_cluster(self._expected_cluster)
-        ports = self._choose_ports()
-        properties = server_properties(folder.kafka, ports)
-        folder.server_properties.write_text(properties, "utf-8")
-        folder.log4j.write_text(log4j_xml(folder.logs), "utf-8")
-        self._record = BrokerRecord(
-            pid=os.getpid(),
-            port=ports.broker,
-            controller_port=ports.controller,
-            cluster_id=cluster_id,
-            kafka_version=jvm.kafka.version,
-        )
-        folder.write_record(self._record)
-        if not folder.is_formatted():
-            self._format(jvm, cluster_id)
-        # The last run's log must not explain this run's death.
-        folder.server_log.unlink(missing_ok=True)
+    def _archive(self, kafka: KafkaDistribution, java: JavaRuntime) -> list[str]:
+        if not self._archived:
+            return []
+        return archive_options(kafka, java, self._train, self._progress)
 
-    def _choose_ports(self) -> Ports:
-        last = self._folder.read_record()
-        broker = choose_port(self._port, last.port if last else None)
-        return Ports(broker, free_port(LOOPBACK, avoid=broker))
-
-    def _format(self, jvm: KafkaJvm, cluster_id: str) -> None:
-        self._progress("formatting the broker's data folder")
-        done = jvm.format_storage(cluster_id)
-        if done.returncode != 0 or not self._folder.is_formatted():
-            lines = (done.stdout + done.stderr).splitlines()
-            self._raise_dead(done.returncode, lines)
-
-    def _remember(self, pid: int) -> None:
-        self._record = replace(self._started(), pid=pid)
-        self._folder.write_record(self._record)
+    def _train(self, options: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory(prefix="cachemind-train-") as scratch:
+            trained = EmbeddedBroker(
+                Path(scratch), java=self._java, cache_dir=self._cache_dir
+            )
+            trained._archived = False
+            trained._options = list(options)
+            with trained:
+                return
 
     def _started(self) -> BrokerRecord:
         if self._record is None:
             raise BrokerNotRunning(self._folder.root)
         return self._record
 
-    def _raise_if_dead(self) -> None:
-        process = self._process
-        if process is not None and process.poll() is not None:
-            self._raise_dead(process.returncode, self._log_tail())
-
-    def _raise_dead(self, exit_code: int | None, lines: list[str]) -> None:
-        record, folder = self._started(), self._folder
-        cause = cause_of_death(lines)
-        if cause is Cause.PORT_TAKEN:
-            raise PortTaken(record.port)
-        if cause is Cause.NO_SPACE:
-            folder.check_space(self._min_free_bytes)
-            raise NoDiskSpace(folder.root, 0, self._min_free_bytes)
-        reason = last_words(lines) or "it logged nothing"
-        raise BrokerDied(exit_code, reason, folder.server_log)
-
-    def _log_tail(self) -> list[str]:
-        return [
-            line
-            for path in (self._folder.console_log, self._folder.server_log)
-            for line in _tail(path)
-        ]
-
     def _is_gone(self) -> bool:
         if self._process is not None:
             self._process.poll()
-        return not self._folder.is_locked()
+        return self._folder.owner() is None
 
     def _reap(self) -> None:
         process, self._process = self._process, None
@@ -269,14 +249,6 @@ class EmbeddedBroker:
         if process.stdin is not None:
             process.stdin.close()
         process.wait()
-
-
-def _tail(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return file.read().decode("utf-8", "replace").splitlines()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -92,6 +92,16 @@ class NoDiskSpace(BrokerError):
         self.needed_bytes = needed_bytes
 
 
+class DiskFull(BrokerError):
+    """The broker ended because its disk was full."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"the broker ended because no space is left on the device of {folder}"
+        )
+        self.folder = folder
+
+
 class BrokerDied(BrokerError):
     """The broker's process ended on its own."""
 

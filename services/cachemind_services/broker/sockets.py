@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
+from typing import Final
 
 from cachemind_services.broker.errors import PortTaken
 from cachemind_services.broker.server_config import LOOPBACK
 
+_FIRST_PORT: Final = 20_000
+_PORTS: Final = 12_000
+"""Below the range that Linux and others give to outgoing connections, so that none of
+those takes the port in the seconds until the JVM listens."""
 
-def is_free(host: str, port: int) -> bool:
+
+def is_free(port: int) -> bool:
     """Return whether a server could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As Java does: a port whose old connections linger in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
         return True
 
 
-def free_port(host: str, *, avoid: int = 0) -> int:
+def free_port(*, avoid: int = 0) -> int:
     """Return a port that was free a moment ago and is not `avoid`."""
     while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
-            port = int(probe.getsockname()[1])
-        if port != avoid:
+        port = _FIRST_PORT + secrets.randbelow(_PORTS)
+        if port != avoid and is_free(port):
             return port
 
 
@@ -36,9 +41,9 @@ def choose_port(wanted: int, last: int | None) -> int:
     Raises: `PortTaken` where a port was named and is in use.
     """
     if wanted:
-        if not is_free(LOOPBACK, wanted):
+        if not is_free(wanted):
             raise PortTaken(wanted)
         return wanted
-    if last is not None and is_free(LOOPBACK, last):
+    if last is not None and is_free(last):
         return last
-    return free_port(LOOPBACK)
+    return free_port()

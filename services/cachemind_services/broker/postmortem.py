@@ -1,0 +1,42 @@
+"""Turns a dead broker's logs into the error that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from cachemind.errors import BrokerError
+from cachemind_services.broker.data_folder import BrokerRecord, DataFolder
+from cachemind_services.broker.diagnosis import Cause, cause_of_death, last_words
+from cachemind_services.broker.errors import BrokerDied, DiskFull, PortTaken
+
+_TAIL_BYTES: Final = 32_768
+
+
+def log_tail(folder: DataFolder) -> list[str]:
+    """Return the last lines of what the JVM and the broker logged."""
+    return [*_tail(folder.console_log), *_tail(folder.server_log)]
+
+
+def death_of(
+    folder: DataFolder, record: BrokerRecord, exit_code: int | None, lines: list[str]
+) -> BrokerError:
+    """Return the error for a broker that ended with these last lines."""
+    cause = cause_of_death(lines)
+    if cause is Cause.PORT_TAKEN:
+        mentioned = f":{record.controller_port}" in "\n".join(lines)
+        return PortTaken(record.controller_port if mentioned else record.port)
+    if cause is Cause.NO_SPACE:
+        return DiskFull(folder.root)
+    reason = last_words(lines) or "it logged nothing"
+    if cause is not Cause.UNKNOWN:
+        reason = f"{cause.value}: {reason}"
+    return BrokerDied(exit_code, reason, folder.server_log)
+
+
+def _tail(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode("utf-8", "replace").splitlines()
