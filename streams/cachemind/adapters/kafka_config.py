@@ -157,7 +157,8 @@ def _merge(
     # each process alike and not only the one it would have hurt.
     for fixed in (_PRODUCER_REQUIRED, _CONSUMER_REQUIRED):
         for name, value in fixed.items():
-            if name in given and _spelling(given[name]) != _spelling(str(value)):
+            found = given.pop(name, None)
+            if found is not None and _spelling(found) != _spelling(str(value)):
                 raise InvalidSetting(name, f"is fixed to {value}")
     return {**_scalars(defaults), **given, **_scalars(required)}
 
@@ -192,8 +193,10 @@ def _open(properties: Properties, build: Callable[[], _Client]) -> _Client:
     try:
         return build()
     except KafkaException as error:
-        # Not chained: librdkafka's own message can hold the value.
-        raise _invalid(properties, error) from None
+        refused = _invalid(properties, error)
+    # Outside of the handler: librdkafka's own message can hold the value, and an
+    # error raised inside would carry it along as its context.
+    raise refused
 
 
 def _invalid(properties: Properties, error: KafkaException) -> InvalidSetting:
