@@ -75,7 +75,8 @@ class Folder:
     def fold(self, records: Sequence[LogRecord]) -> int:
         """Fold `records`, oldest first, in one commit; return how many were new.
 
-        Records below `position` are dropped: a log gives some of them twice.
+        Records below `position` are dropped: a log gives some of them twice. That
+        nothing is between the others is the caller's to know: see `live.fold_live`.
         Raises: `FoldStopped`, `LogUnavailable` (a dead letter was not taken; fold
         the same records again), `StoreError`.
         """

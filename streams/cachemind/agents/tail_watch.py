@@ -76,10 +76,14 @@ class TailWatch:
         Raises: `NoProgress` where a partition stands though the log answers;
         `FoldStopped`, `StoreError`.
         """
+        complete = False
         while True:
             holding = held()
             await self.tick(holding)
-            complete = holding >= self._folders.keys()
+            if complete != (complete := holding >= self._folders.keys()):
+                log.info(
+                    "%d of %d partitions are live", len(holding), len(self._folders)
+                )
             await asyncio.sleep(TICK_S if complete else HAND_OVER_TICK_S)
 
     async def tick(self, held: Set[Partition]) -> None:
