@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from io import BytesIO
-from typing import Any, Final
+from typing import Any
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
-from fastavro.read import SchemaResolutionError
-
-from cachemind.codec import from_avro, to_avro
+from cachemind.codec import fast_reader, fast_writer, general
 from cachemind.codec.framing import (
     CONFLUENT_BYTES,
     SINGLE_OBJECT_BYTES,
@@ -18,13 +13,10 @@ from cachemind.codec.framing import (
     schema_identity,
     single_object_header,
 )
-from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
+from cachemind.errors import UnknownSchema
 from cachemind.events import Envelope
 from cachemind.ports import SchemaIds
 from cachemind_schemas.loader import Schema, current, parse, released
-
-_CORRUPT: Final = (EOFError, IndexError, OverflowError, TypeError, ValueError)
-_UNWRITABLE: Final = (AttributeError, OverflowError, TypeError, ValueError)
 
 
 class Codec:
@@ -49,10 +41,13 @@ class Codec:
         """`schema` and `older` default to the current and the released schemas."""
         self._ids = ids
         self._schema = schema or current()
-        self._parsed = _parsed(self._schema)
-        self._header = b"" if ids else single_object_header(self._schema.crc64)
+        self._parsed = general.parsed(self._schema)
+        self._fast = self._schema.crc64 == fast_writer.SCHEMA
+        self._header = (
+            b"" if ids is not None else single_object_header(self._schema.crc64)
+        )
         known = released() if older is None else older
-        self._writers = {one.crc64: _parsed(one) for one in known}
+        self._writers = {one.crc64: general.parsed(one) for one in known}
         self._writers[self._schema.crc64] = self._parsed
         self._by_id: dict[int, Any] = {}
 
@@ -61,7 +56,7 @@ class Codec:
 
         Raises: `LogUnavailable`, `LogRejected` (the registry finds it incompatible).
         """
-        if self._ids and not self._header:
+        if self._ids is not None and not self._header:
             self._header = confluent_header(self._ids.id_for(self._schema.text))
 
     def encode(self, event: Envelope) -> bytes:
@@ -72,16 +67,11 @@ class Codec:
         """
         if not self._header:
             self.prepare()
-        out = BytesIO()
-        out.write(self._header)
-        try:
-            schemaless_writer(out, self._parsed, to_avro.envelope(event))
-        except _UNWRITABLE as error:
-            # The library's message may quote the value: name only its kind.
-            kind = type(event.body).__name__
-            problem = f"does not fit the schema ({type(error).__name__})"
-            raise InvalidEvent(kind, problem) from None
-        return out.getvalue()
+        if self._fast:
+            record = fast_writer.write(self._header, event)
+            if record is not None:
+                return record
+        return general.write(self._header, event, self._parsed)
 
     def decode(self, record: bytes) -> Envelope:
         """Return the event in `record`.
@@ -92,37 +82,22 @@ class Codec:
         """
         identity = schema_identity(record)
         if isinstance(identity, int):
-            writer = self._writer_by_id(identity)
-            return self._event(record, CONFLUENT_BYTES, writer)
-        writer = self._writers.get(identity)
-        if writer is None:
-            raise UnknownSchema(f"schema fingerprint {identity[::-1].hex()}")
-        return self._event(record, SINGLE_OBJECT_BYTES, writer)
+            writer, start = self._writer_by_id(identity), CONFLUENT_BYTES
+        else:
+            writer, start = self._writer_by_crc(identity), SINGLE_OBJECT_BYTES
+        if writer is not self._parsed:
+            return general.read(record, start, writer, self._parsed)
+        if self._fast:
+            event = fast_reader.read(record, start)
+            if event is not None:
+                return event
+        return general.read(record, start, writer)
 
-    def _event(self, record: bytes, start: int, writer: Any) -> Envelope:
-        source = BytesIO(record)
-        source.seek(start)
-        reader = None if writer is self._parsed else self._parsed
-        try:
-            values = schemaless_reader(
-                source,
-                writer,
-                reader,
-                return_record_name=True,
-                return_record_name_override=True,
-            )
-        except SchemaResolutionError:
-            raise UnknownSchema("an event type that is not in the schema") from None
-        except _CORRUPT as error:
-            # Not chained: the library's error may quote what it read.
-            raise UndecodableRecord(_reason(error)) from None
-        surplus = len(record) - source.tell()
-        if surplus:
-            raise UndecodableRecord(f"{surplus} bytes follow the event")
-        try:
-            return from_avro.envelope(values)  # type: ignore[arg-type] # a record
-        except InvalidEvent as error:
-            raise UndecodableRecord(f"invalid {error.field}") from None
+    def _writer_by_crc(self, crc64: bytes) -> Any:
+        writer = self._writers.get(crc64)
+        if writer is None:
+            raise UnknownSchema(f"schema fingerprint {crc64[::-1].hex()}")
+        return writer
 
     def _writer_by_id(self, schema_id: int) -> Any:
         if self._ids is None:
@@ -146,19 +121,3 @@ class Codec:
                 f"schema id {schema_id}, fingerprint {found.crc64[::-1].hex()}"
             )
         return writer
-
-
-def _parsed(schema: Schema) -> Any:
-    return parse_schema(json.loads(schema.text), named_schemas={})
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case EOFError():
-            return "cut, or a length reaches past the end"
-        case UnicodeDecodeError():
-            return "text is not UTF-8"
-        case IndexError():
-            return "union branch or enum symbol out of range"
-        case _:
-            return f"not the Avro encoding of an event ({type(error).__name__})"

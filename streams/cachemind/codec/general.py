@@ -1,0 +1,87 @@
+"""Any event by walking the schema: fastavro's writer and reader."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any, Final
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.read import SchemaResolutionError
+
+from cachemind.codec import from_avro, to_avro
+from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
+from cachemind.events import Envelope
+from cachemind_schemas.loader import Schema
+
+Parsed = Any
+"""fastavro's form of a schema."""
+
+_CORRUPT: Final = (EOFError, IndexError, OverflowError, TypeError, ValueError)
+_UNWRITABLE: Final = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+
+
+def parsed(schema: Schema) -> Parsed:
+    """Return what `write` and `read` take."""
+    return parse_schema(json.loads(schema.text), named_schemas={})
+
+
+def write(header: bytes, event: Envelope, schema: Parsed) -> bytes:
+    """Return `header` and the event's Avro encoding.
+
+    Raises: `InvalidEvent` where a field's value does not fit its Avro type.
+    """
+    out = BytesIO()
+    out.write(header)
+    try:
+        schemaless_writer(out, schema, to_avro.envelope(event))
+    except _UNWRITABLE as error:
+        # The library's message may quote the value: name only its kind.
+        kind = type(event.body).__name__
+        problem = f"does not fit the schema ({type(error).__name__})"
+        raise InvalidEvent(kind, problem) from None
+    return out.getvalue()
+
+
+def read(
+    record: bytes, start: int, writer: Parsed, reader: Parsed | None = None
+) -> Envelope:
+    """Return the event that `record` holds from `start` to its end.
+
+    `reader` is given where it is not the writer's schema.
+    Raises: `UndecodableRecord`, `UnknownSchema`.
+    """
+    source = BytesIO(record)
+    source.seek(start)
+    try:
+        values = schemaless_reader(
+            source,
+            writer,
+            reader,
+            return_record_name=True,
+            return_record_name_override=True,
+        )
+    except SchemaResolutionError:
+        raise UnknownSchema("an event type that is not in the schema") from None
+    except _CORRUPT as error:
+        # Not chained: the library's error may quote what it read.
+        raise UndecodableRecord(_reason(error)) from None
+    surplus = len(record) - source.tell()
+    if surplus:
+        raise UndecodableRecord(f"{surplus} bytes follow the event")
+    try:
+        return from_avro.envelope(values)  # type: ignore[arg-type] # a record
+    except InvalidEvent as error:
+        raise UndecodableRecord(f"invalid {error.field}") from None
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case EOFError():
+            return "cut, or a length reaches past the end"
+        case UnicodeDecodeError():
+            return "text is not UTF-8"
+        case IndexError():
+            return "union branch or enum symbol out of range"
+        case _:
+            return f"not the Avro encoding of an event ({type(error).__name__})"
