@@ -20,6 +20,7 @@ from typing import Final
 from cachemind.errors import BrokerError
 from cachemind_services.broker.distribution import KafkaDistribution, Progress
 from cachemind_services.broker.java import JavaRuntime
+from cachemind_services.broker.server_config import module_options
 
 Train = Callable[[Sequence[str]], None]
 """Runs a broker once with these JVM options added."""
@@ -41,6 +42,12 @@ def archive_options(
             _make(path, kafka, java, train, progress)
         except OSError as error:
             progress(f"no class archive, Kafka starts slower: {error}")
+    return present_archive(kafka, java)
+
+
+def present_archive(kafka: KafkaDistribution, java: JavaRuntime) -> list[str]:
+    """Return the JVM options that use the archive, empty where there is none yet."""
+    path = archive_path(kafka, java)
     return [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
 
 
@@ -80,6 +87,7 @@ def _train_and_dump(
                 str(java.path),
                 "-Xshare:dump",
                 "-XX:+UseSerialGC",
+                *module_options(java.feature),
                 f"-XX:SharedClassListFile={classes}",
                 f"-XX:SharedArchiveFile={archive}",
                 "-cp",

@@ -90,7 +90,7 @@ def _run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     broker = _broker(args)
     try:
-        with broker.running(args.timeout_s):
+        with broker:
             _print(broker.bootstrap_servers)
             while True:
                 broker.raise_if_dead()
@@ -103,7 +103,7 @@ def _start(args: argparse.Namespace) -> int:
     broker = _broker(args)
     broker.start(daemon=True)
     try:
-        broker.wait_ready(args.timeout_s)
+        broker.wait_ready()
     except BaseException:
         broker.stop()
         raise
@@ -131,13 +131,16 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _fetch(args: argparse.Namespace) -> int:
-    kafka = KafkaDistribution.ensure(
+    KafkaDistribution.ensure(
         args.cache_dir,
         _say,
-        repair=args.repair,
         repository_url=args.repository,
+        repair=args.repair,
     )
-    find_java(args.java)
+    broker = EmbeddedBroker(
+        DEFAULT_DATA_DIR, java=args.java, cache_dir=args.cache_dir, progress=_say
+    )
+    kafka = broker.fetch()
     _print(f"Apache Kafka {kafka.version}: {len(kafka.lock.jars)} jars verified")
     return _OK
 
@@ -165,6 +168,7 @@ def _broker(args: argparse.Namespace) -> EmbeddedBroker:
         java=args.java,
         heap_mb=args.heap_mb,
         cache_dir=args.cache_dir,
+        ready_timeout_s=args.timeout_s,
         progress=_say,
     )
 

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +22,7 @@ from cachemind_services.broker.distribution import (
     silent,
 )
 from cachemind_services.broker.errors import BrokerNotReady, BrokerNotRunning
-from cachemind_services.broker.java import JavaRuntime, find_java
+from cachemind_services.broker.java import find_java
 from cachemind_services.broker.jvm import KafkaJvm
 from cachemind_services.broker.postmortem import death_of, log_tail
 from cachemind_services.broker.readiness import answers
@@ -72,6 +71,7 @@ class EmbeddedBroker:
         cache_dir: Path | None = None,
         cluster_id: str | None = None,
         min_free_mb: int = MIN_FREE_MB,
+        ready_timeout_s: float = READY_TIMEOUT_S,
         short_lived: bool = False,
         progress: Progress = silent,
     ) -> None:
@@ -88,12 +88,18 @@ class EmbeddedBroker:
         self._cache_dir = cache_dir
         self._expected_cluster = cluster_id
         self._min_free_mb = min_free_mb
+        self._ready_timeout_s = ready_timeout_s
         self._progress = progress
-        self._archived = True
+        self._training = False
         self._options = ["-XX:TieredStopAtLevel=1"] if short_lived else []
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._record: BrokerRecord | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        """The data folder, absolute."""
+        return self._folder.root
 
     @property
     def bootstrap_servers(self) -> str:
@@ -111,6 +117,13 @@ class EmbeddedBroker:
         """The cluster's id. Raises: `BrokerNotRunning` before a start."""
         return self._started().cluster_id
 
+    def fetch(self) -> KafkaDistribution:
+        """Do all that needs network or is done once; return the verified Kafka.
+
+        Raises: `JarCorrupt`, `KafkaNotFetched`, `JavaUnusable`.
+        """
+        return self._jvm().kafka
+
     def start(self, *, daemon: bool = False) -> None:
         """Start the JVM; `wait_ready` says when it serves.
 
@@ -121,11 +134,9 @@ class EmbeddedBroker:
 
         Raises: `BrokerError`; which of them says what was wrong.
         """
-        kafka = KafkaDistribution.ensure(self._cache_dir, self._progress)
-        java = find_java(self._java)
-        options = [*self._options, *self._archive(kafka, java)]
-        jvm = KafkaJvm(java, kafka, self._folder, self._heap_mb, tuple(options))
+        jvm = self._jvm()
         with self._folder.locked() as lock_fd:
+            self._reap()  # of an earlier start, which must be dead
             self._record = prepare(
                 self._folder,
                 jvm,
@@ -137,12 +148,13 @@ class EmbeddedBroker:
             self._process, self._pid = spawn(lock_fd)
             self._folder.note_owner(lock_fd, self._pid)
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+    def wait_ready(self) -> None:
         """Return when the broker answered a metadata request of our cluster.
 
         Raises: `BrokerDied`, `PortTaken`, `DiskFull`, `BrokerNotReady`.
         """
         record = self._started()
+        timeout_s = self._ready_timeout_s
         deadline = time.monotonic() + timeout_s
         while not answers(LOOPBACK, record.port, record.cluster_id):
             self.raise_if_dead()
@@ -194,20 +206,14 @@ class EmbeddedBroker:
             data_bytes=data_bytes,
         )
 
-    @contextmanager
-    def running(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Self]:
-        """A block inside which the broker is ready, and after which it is gone."""
+    def __enter__(self) -> Self:
         try:
             self.start()
-            self.wait_ready(timeout_s)
-            yield self
-        finally:
-            if self._process is not None:
-                self.stop()
-
-    def __enter__(self) -> Self:
-        self._block = self.running()
-        return self._block.__enter__()
+            self.wait_ready()
+        except BaseException:
+            self._stop_ours()
+            raise
+        return self
 
     def __exit__(
         self,
@@ -215,19 +221,27 @@ class EmbeddedBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._block.__exit__(kind, error, trace)
+        self._stop_ours()
 
-    def _archive(self, kafka: KafkaDistribution, java: JavaRuntime) -> list[str]:
-        if not self._archived:
-            return []
-        return archive_options(kafka, java, self._train, self._progress)
+    def _stop_ours(self) -> None:
+        # A start may have failed because the folder is another process's.
+        if self._process is not None:
+            self.stop()
+
+    def _jvm(self) -> KafkaJvm:
+        java = find_java(self._java)
+        kafka = KafkaDistribution.ensure(self._cache_dir, self._progress)
+        options = list(self._options)
+        if not self._training:
+            options += archive_options(kafka, java, self._train, self._progress)
+        return KafkaJvm(java, kafka, self._folder, self._heap_mb, tuple(options))
 
     def _train(self, options: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory(prefix="cachemind-train-") as scratch:
             trained = EmbeddedBroker(
                 Path(scratch), java=self._java, cache_dir=self._cache_dir
             )
-            trained._archived = False
+            trained._training = True
             trained._options = list(options)
             with trained:
                 return

@@ -92,13 +92,23 @@ def jvm_options(java_feature: int, heap_mb: int, tmp_dir: Path) -> list[str]:
         # A broker out of memory must die and be restarted, not limp.
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:-UsePerfData",
-        "-Xshare:auto",
         "-Djava.awt.headless=true",
         f"-Djava.io.tmpdir={tmp_dir}",
+        *module_options(java_feature),
     ]
-    if java_feature >= 22:  # JEP 454
-        options.append("--enable-native-access=ALL-UNNAMED")
+    if java_feature >= 23:
+        # JEP 471: Kafka unmaps its index files through Unsafe; nobody here can help it.
+        options.append("--sun-misc-unsafe-memory-access=allow")
     return options
+
+
+def module_options(java_feature: int) -> list[str]:
+    """Return the options that change the JVM's modules.
+
+    A class archive fits only a JVM that runs with the same ones.
+    """
+    # JEP 454 introduced it: zstd, lz4 and snappy load native code.
+    return ["--enable-native-access=ALL-UNNAMED"] if java_feature >= 22 else []
 
 
 def _escaped(value: str) -> str:

@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from cachemind_services.broker.class_archive import present_archive
 from cachemind_services.broker.distribution import KafkaDistribution
 from cachemind_services.broker.errors import UnknownTool
 from cachemind_services.broker.java import JavaRuntime
@@ -28,7 +29,7 @@ class Bootstrap(Enum):
 
     FIRST = "before other arguments"
     LAST = "after other arguments, because a sub-command comes first"
-    NEVER = "works on files"
+    NEVER = "works on files, or is told where the broker is in its own way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ TOOLS: Final = {
     "kafka-delegation-tokens": Tool(f"{_TOOLS_PACKAGE}.DelegationTokenCommand"),
     "kafka-delete-records": Tool(f"{_TOOLS_PACKAGE}.DeleteRecordsCommand"),
     "kafka-dump-log": Tool(f"{_TOOLS_PACKAGE}.DumpLogSegments", Bootstrap.NEVER),
-    "kafka-e2e-latency": Tool(f"{_TOOLS_PACKAGE}.EndToEndLatency"),
+    "kafka-e2e-latency": Tool(f"{_TOOLS_PACKAGE}.EndToEndLatency", Bootstrap.NEVER),
     "kafka-features": Tool(f"{_TOOLS_PACKAGE}.FeatureCommand"),
     "kafka-get-offsets": Tool(f"{_TOOLS_PACKAGE}.GetOffsetShell"),
     "kafka-groups": Tool(f"{_TOOLS_PACKAGE}.GroupsCommand"),
@@ -70,7 +71,9 @@ TOOLS: Final = {
     "kafka-reassign-partitions": Tool(
         f"{_TOOLS_PACKAGE}.reassign.ReassignPartitionsCommand"
     ),
-    "kafka-replica-verification": Tool(f"{_TOOLS_PACKAGE}.ReplicaVerificationTool"),
+    "kafka-replica-verification": Tool(
+        f"{_TOOLS_PACKAGE}.ReplicaVerificationTool", Bootstrap.NEVER
+    ),
     "kafka-share-consumer-perf-test": Tool(
         f"{_TOOLS_PACKAGE}.ShareConsumerPerformance"
     ),
@@ -78,6 +81,7 @@ TOOLS: Final = {
     "kafka-storage": Tool("kafka.tools.StorageTool", Bootstrap.NEVER),
     "kafka-streams-application-reset": Tool(f"{_TOOLS_PACKAGE}.StreamsResetter"),
     "kafka-streams-groups": Tool(f"{_TOOLS_PACKAGE}.streams.StreamsGroupCommand"),
+    "kafka-topics": Tool(f"{_TOOLS_PACKAGE}.TopicCommand"),
     "kafka-transactions": Tool(f"{_TOOLS_PACKAGE}.TransactionsCommand"),
     "kafka-verifiable-consumer": Tool(f"{_TOOLS_PACKAGE}.VerifiableConsumer"),
     "kafka-verifiable-producer": Tool(f"{_TOOLS_PACKAGE}.VerifiableProducer"),
@@ -120,6 +124,7 @@ def run_tool(
             [
                 str(java.path),
                 *jvm_options(java.feature, _HEAP_MB, Path(scratch)),
+                *present_archive(kafka, java),
                 "-XX:TieredStopAtLevel=1",
                 f"-Dlog4j2.configurationFile={_LOG4J}",
                 "-cp",
