@@ -20,6 +20,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # ships no types
 from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.threads import ServiceThread, WorkerThread
 
 from cachemind.agents.faust_settings import broker_access
 from cachemind.errors import LogUnavailable
@@ -37,8 +38,22 @@ REQUEST_TIMEOUT_S: Final = 40.0
 BUFFERED_EVENTS: Final = 1024
 
 
+class _Worker(WorkerThread):
+    """A thread that never keeps the process alive.
+
+    A consumer that waits for an absent coordinator cannot be told to stop.
+    """
+
+    def __init__(self, service: ServiceThread) -> None:
+        super().__init__(service)
+        self.daemon = True
+
+
 class _Thread(driver.AIOKafkaConsumerThread):
     """aiokafka's consumer, reading committed records only."""
+
+    Worker = _Worker
+    mundane_level = "debug"
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         # Faust asks for read_committed only under its exactly-once mode, which
@@ -69,6 +84,8 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 class _Consumer(driver.Consumer):
     """Faust's consumer on our thread."""
+
+    mundane_level = "debug"
 
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
