@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from cachemind.core.topics import MAX_RECORD_BYTES
@@ -113,17 +113,10 @@ def admin_config(properties: Properties) -> dict[str, str]:
     return _merge(properties, _ADMIN_DEFAULTS, {})
 
 
-def open_producer(
-    properties: Properties, on_error: Callable[[KafkaError], None]
-) -> Producer:
-    """Return a connected-on-demand producer. Raises: `InvalidSetting`.
-
-    `on_error` is called by the thread that polls the producer.
-    """
+def open_producer(properties: Properties) -> Producer:
+    """Return a connected-on-demand producer. Raises: `InvalidSetting`."""
     config = producer_config(properties)
-    return _open(
-        properties, lambda: Producer({**config}, logger=_LOG, error_cb=on_error)
-    )
+    return _open(properties, lambda: Producer({**config}, logger=_LOG))
 
 
 def open_consumer(

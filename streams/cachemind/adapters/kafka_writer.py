@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from cachemind.adapters.kafka_config import Properties, open_producer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
@@ -44,7 +45,7 @@ class KafkaWriter:
         self._fatal: str | None = None
         self._flush_s = 0.0
         self._given_up = 0
-        self._producer = self._open()
+        self._producer = open_producer(self._properties)
         self.rebuilds = 0
         self._thread = threading.Thread(
             target=self._run, name=f"kafka-writer-{topic}", daemon=True
@@ -77,6 +78,8 @@ class KafkaWriter:
             self._fail(future, LogUnavailable("append: the queue to Kafka is full"))
         except KafkaException as error:
             self._fail(future, log_error("append", kafka_error(error)))
+        except RuntimeError:
+            self._fail(future, LogUnavailable("the writer is closed"))
         if self._swept:
             # `close` gave up what it saw; this one came too late to be seen.
             self._fail(future, LogUnavailable("the writer is closed"))
@@ -94,14 +97,28 @@ class KafkaWriter:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                self._producer.poll(_POLL_S)
+                self._serve(_POLL_S)
                 if self._fatal is not None:
                     self._rebuild(self._fatal)
-            self._producer.flush(self._flush_s)
+            self._drain(time.monotonic() + self._flush_s)
         finally:
             self._closing.set()
             self._swept = True
             self._given_up = self._give_up("the writer closed before Kafka answered")
+            self._producer.close()
+
+    def _serve(self, wait_s: float) -> None:
+        """Answer the futures whose records Kafka has answered."""
+        try:
+            self._producer.poll(wait_s)
+        except KafkaException as error:
+            # How confluent-kafka reports that the idempotent session is over.
+            fact = kafka_error(error)
+            self._fatal = f"{fact.name()}: {fact.str()}"
+
+    def _drain(self, deadline: float) -> None:
+        while self._pending and self._fatal is None and time.monotonic() < deadline:
+            self._serve(min(_POLL_S, deadline - time.monotonic()))
 
     def _rebuild(self, reason: str) -> None:
         """Replace a producer that will never send again.
@@ -113,17 +130,17 @@ class KafkaWriter:
         self._give_up(f"the producer failed for good: {reason}")
         self._fatal = None
         self._closing.wait(_REBUILD_PAUSE_S)
-        self._producer = self._open()
+        self._producer = open_producer(self._properties)
         self.rebuilds += 1
 
     def _give_up(self, reason: str) -> int:
         """Fail whatever the producer still holds; return how much that was."""
-        before = len(self._pending)
+        held = list(self._pending)
         self._producer.purge()
-        self._producer.poll(0)
+        self._serve(0)
         for future in list(self._pending):
             self._fail(future, LogUnavailable(f"append: {reason}"))
-        return before
+        return sum(future.exception() is not None for future in held)
 
     def _delivered(
         self, future: Future[Lsn], error: KafkaError | None, message: Message
@@ -138,14 +155,7 @@ class KafkaWriter:
         elif self._take(future):
             future.set_result(Lsn(Partition(partition), Offset(offset)))
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() == KafkaError._FATAL:
-            self._fatal = f"{error.name()}: {error.str()}"
-
     # ---- on any thread -------------------------------------------------------------
-
-    def _open(self) -> Producer:
-        return open_producer(self._properties, self._on_error)
 
     def _fail(self, future: Future[Lsn], error: LogError) -> None:
         if self._take(future):
