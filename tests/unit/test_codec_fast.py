@@ -74,9 +74,11 @@ def test_each_frequent_vector_takes_the_fast_path(name: str) -> None:
     assert fast_reader.read(record, START) == (event if frequent else None)
 
 
-@pytest.mark.parametrize("number", [0, 63, 64, 8191, 8192, 2**40, 2**63 - 1])
-def test_numbers_of_every_length_survive(number: int) -> None:
+@pytest.mark.parametrize("bits", range(64))
+def test_numbers_of_every_length_survive(bits: int) -> None:
+    number = 2**bits - 1
     event = make_events.envelope(make_events.BODIES["reads-one-hit"], number)
+    event = replace(event, occurred_at_ns=number)
     record = fast_writer.write(HEADER, event)
     assert record == general.write(HEADER, event, PARSED)
     assert record is not None

@@ -19,6 +19,7 @@ from cachemind.errors import InvalidEvent
 from cachemind.events import Body, Envelope, Evidence, Outcome, Read, Reads, Stored
 
 _DOUBLE: Final = struct.Struct("<d")
+_NINE: Final = struct.Struct("<QB")
 _PRESENT: Final = 2
 _BOOLEANS: Final = {0: False, 1: True}
 _OUTCOMES: Final = {2 * SYMBOLS.index(one): one for one in Outcome}
@@ -36,7 +37,7 @@ class _GiveUp(IndexError):
 def read(record: Any, start: int) -> Envelope | None:
     """Return the event from `start` on, None where the general reader must look."""
     try:
-        occurred_at_ns, at = _natural(record, start + 64)
+        occurred_at_ns, at = _time(record, start + 64)
         timeline, at = _natural(record, at)
         writer_seq, at = _natural(record, at)
         namespace, at = _text(record, at)
@@ -73,12 +74,12 @@ def _reads(record: Any, at: int) -> tuple[Reads, int]:
 
 
 def _read(record: Any, start: int) -> tuple[Read, int]:
-    occurred_at_ns, at = _natural(record, start + 80)
+    occurred_at_ns, at = _time(record, start + 80)
     version_seen, at = _natural(record, at)
     outcome = _OUTCOMES[record[at]]
-    matched_key, at = _optional(record, at + 1, _hash)
+    matched_key, at = _optional_hash(record, at + 1)
     similarity, at = _optional(record, at, _double)
-    response_hash, at = _optional(record, at, _hash)
+    response_hash, at = _optional_hash(record, at)
     strategy, at = _text(record, at)
     reason, at = _text(record, at)
     principal, at = _text(record, at)
@@ -174,6 +175,16 @@ def _optional(record: Any, at: int, value: Item) -> tuple[Any, int]:
     return None, at + 1
 
 
+def _optional_hash(record: Any, at: int) -> tuple[Any, int]:
+    mark = record[at]
+    at += 1
+    if mark == _PRESENT:
+        return record[at : at + 32], at + 32
+    if mark:
+        raise _GiveUp
+    return None, at
+
+
 def _hash(record: Any, at: int) -> tuple[Any, int]:
     return record[at : at + 32], at + 32
 
@@ -194,6 +205,23 @@ def _text(record: Any, at: int) -> tuple[Any, int]:
 def _bytes(record: Any, at: int) -> tuple[Any, int]:
     size, at = _natural(record, at)
     return record[at : at + size], at + size
+
+
+def _time(record: Any, at: int) -> tuple[Any, int]:
+    """Return a number that most likely takes nine bytes: a time from 1971 to 2116.
+
+    Halves the cost of `_natural`'s loop: eight groups of 7 bits move together, in
+    pairs, then in fours, then in eights.
+    """
+    eight, last = _NINE.unpack_from(record, at)
+    if last > 0x7F or eight & 0x8080808080808080 != 0x8080808080808080:
+        return _natural(record, at)
+    eight = (eight & 0x007F007F007F007F) | (eight & 0x7F007F007F007F00) >> 1
+    eight = (eight & 0x00003FFF00003FFF) | (eight & 0x3FFF00003FFF0000) >> 2
+    eight = (eight & 0x000000000FFFFFFF) | (eight & 0x0FFFFFFF00000000) >> 4
+    if eight & 1:
+        raise _GiveUp
+    return (eight | last << 56) >> 1, at + 9
 
 
 def _natural(record: Any, at: int) -> tuple[Any, int]:
