@@ -17,12 +17,13 @@ from rocksdict import (
     WriteBufferManager,
 )
 
+from cachemind.adapters.store_rows import after
 from cachemind.errors import StoreLocked, StoreUnavailable
 
 MIB: Final = 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 128 * MIB
 DEFAULT_WRITE_BUFFER_BYTES: Final = 64 * MIB
-_MEMTABLE_BYTES: Final = 16 * MIB
+DEFAULT_MEMTABLE_BYTES: Final = 16 * MIB
 _LOGS_KEPT: Final = 2
 _LOG_BYTES: Final = 4 * MIB
 _BLOOM_BITS: Final = 10
@@ -38,7 +39,9 @@ class RocksMemory:
         self,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         write_buffer_bytes: int = DEFAULT_WRITE_BUFFER_BYTES,
+        memtable_bytes: int = DEFAULT_MEMTABLE_BYTES,
     ) -> None:
+        self.memtable_bytes = memtable_bytes
         self.cache = Cache(cache_bytes)
         self.buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             write_buffer_bytes, allow_stall=False, cache=self.cache
@@ -58,7 +61,7 @@ def store_options(memory: RocksMemory, *, create: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(create)
     options.set_max_open_files(-1)
-    options.set_write_buffer_size(_MEMTABLE_BYTES)
+    options.set_write_buffer_size(memory.memtable_bytes)
     options.set_write_buffer_manager(memory.buffers)
     options.set_max_total_wal_size(2 * DEFAULT_WRITE_BUFFER_BYTES)
     options.set_keep_log_file_num(_LOGS_KEPT)
@@ -101,6 +104,17 @@ class RocksRows:
         except Exception as error:
             raise StoreUnavailable(f"{self._path}: {error}") from error
         return value
+
+    def last(self, prefix: bytes) -> bytes | None:
+        """Return the greatest key that starts with `prefix`.
+
+        Raises: `StoreUnavailable`.
+        """
+        with translated(self._path):
+            found = self._database.iter()
+            found.seek_for_prev(after(prefix))
+            key = cast(bytes, found.key()) if found.valid() else b""
+        return key if key.startswith(prefix) else None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows with keys in [first, end) as they were when it started.

@@ -1,7 +1,16 @@
 """A reader's side of a partition's store: a RocksDB secondary.
 
-It follows the owner's files from another process and shows whole commits only. Reads
-may come from any thread, also during a catch-up; catch-ups take turns.
+It follows the owner's files from another process. RocksDB alone does not keep such a
+reader whole when the owner turns a memtable into a file (measured): rows
+of the old memtable that the reader holds can lie over newer ones in the file, and a
+WAL can be deleted before the reader came to its end. So a catch-up here
+
+1. is repeated while the manifest grew under it: only then may a WAL have gone missing;
+2. compares the applied offset with the seal (see `store_rows`), and where old rows lie
+   over new ones opens the secondary anew.
+
+Reads may come from any thread. Those that run during a catch-up may see some rows
+from before and some from after it.
 """
 
 from __future__ import annotations
@@ -21,13 +30,15 @@ from cachemind.adapters.rocks_options import (
     translated,
 )
 from cachemind.adapters.rocks_store import require_identity
-from cachemind.adapters.store_reading import NoRows, RowView
-from cachemind.adapters.store_rows import IDENTITY, StoreIdentity
+from cachemind.adapters.store_reading import NoRows, RowView, read_applied
+from cachemind.adapters.store_rows import IDENTITY, SEAL, StoreIdentity
 from cachemind.errors import StoreUnavailable
 from cachemind.types import Offset
 
 _CURRENT: Final = "CURRENT"
 """RocksDB's pointer to its manifest: there once a database is."""
+
+_TRIES: Final = 100
 
 
 class RocksView(RowView):
@@ -53,8 +64,6 @@ class RocksView(RowView):
         the old one; `StoreMismatch` where it belongs to another log.
         """
         with self._lock:
-            if self._open is None or self._open.bell.moved():
-                self._reopen()
             return self._follow()
 
     def changed(self) -> bool:
@@ -71,22 +80,28 @@ class RocksView(RowView):
                 self._open = None
 
     def _follow(self) -> Offset:
-        opened = self._opened()
+        opened = self._open
+        if opened is None or opened.bell.moved():
+            opened = self._reopened()
         # Read first: a ring between here and the catch-up costs one more catch-up.
-        self._heard = opened.bell.read()
+        heard = opened.bell.read()
         opened.catch_up()
+        for _ in range(_TRIES):
+            if opened.whole():
+                break
+            opened = self._reopened()
+            opened.catch_up()
+        else:
+            raise StoreUnavailable(f"{self._path}: changes faster than it can be read")
+        self._heard = heard
         return self.show(opened.rows)
 
-    def _opened(self) -> _Secondary:
-        if self._open is None:
-            raise StoreUnavailable(f"{self._path}: not open")
-        return self._open
-
-    def _reopen(self) -> None:
+    def _reopened(self) -> _Secondary:
         opened = _Secondary(self._path, self._memory, self._identity)
         before, self._open = self._open, opened
         if before is not None:
             before.abandon()
+        return opened
 
 
 class _Secondary:
@@ -99,6 +114,8 @@ class _Secondary:
             # RocksDB would make the folder that it does not find.
             raise StoreUnavailable(f"{path}: no store here yet")
         self._path = path
+        self._pointer = (-1, -1)
+        self._manifest_path = path
         self.bell = Doorbell(path, owner=False)
         self._own = TemporaryDirectory(prefix="cachemind-view-")
         try:
@@ -115,8 +132,34 @@ class _Secondary:
             raise
 
     def catch_up(self) -> None:
-        with translated(self._path):
-            self._database.try_catch_up_with_primary()
+        """Follow the owner. Raises: `StoreUnavailable`."""
+        for _ in range(_TRIES):
+            before = self._manifest()
+            with translated(self._path):
+                self._database.try_catch_up_with_primary()
+            if self._manifest() == before:
+                return
+        raise StoreUnavailable(f"{self._path}: changes faster than it can be read")
+
+    def whole(self) -> bool:
+        """Return whether no old row lies over a newer one."""
+        seal = self.rows.last(SEAL)
+        sealed = -1 if seal is None else int.from_bytes(seal[1:], "big")
+        return sealed == read_applied(self.rows)
+
+    def _manifest(self) -> tuple[int, int, int]:
+        """Return what differs whenever the owner's set of files does."""
+        try:
+            pointer = self._path / _CURRENT
+            found = pointer.stat()
+            identity = found.st_ino, found.st_mtime_ns
+            if identity != self._pointer:
+                self._manifest_path = self._path / pointer.read_text().strip()
+                self._pointer = identity
+            size = self._manifest_path.stat().st_size
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path}: {error}") from error
+        return *identity, size
 
     def abandon(self) -> None:
         """Leave closing to the last thread that still reads from it."""

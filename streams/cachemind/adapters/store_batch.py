@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cachemind.adapters.store_journal import Journal
-from cachemind.adapters.store_rows import Row, applied_row, namespace_rows
+from cachemind.adapters.store_rows import Row, applied_rows, namespace_rows
 from cachemind.core.state import Change, Step
 from cachemind.core.working_set import merged
 from cachemind.types import Namespace, Offset
@@ -39,5 +39,5 @@ def batch_of(
         rows.extend(namespace_rows(namespace, total))
         changes.extend(total.changes(namespace))
     rows.extend(journal.rows(applied, changes))
-    rows.append(applied_row(applied))
+    rows.extend(applied_rows(before, applied))
     return Batch(rows, changes)

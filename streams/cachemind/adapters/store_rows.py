@@ -11,7 +11,10 @@ length byte and the name, so that no namespace's rows start with another's.
     05 NAMESPACE context_key[32] exact_key[32]  `ContextRow`, where there is a vector
     06 NAMESPACE version[8]                   `VersionRow`
     07 offset[8]                              journal row of the commit at that offset
+    08 offset[8]                              seal of the newest commit, empty
 
+The applied offset stays at one key, the seal is under a new key with each commit. A
+reader that sees old rows lie over newer ones finds that the two differ.
 Values are those of `core.state_bytes` unless said otherwise.
 """
 
@@ -35,6 +38,7 @@ HITS: Final = b"\x04"
 CONTEXT: Final = b"\x05"
 VERSION: Final = b"\x06"
 JOURNAL: Final = b"\x07"
+SEAL: Final = b"\x08"
 
 FORMAT: Final = 1
 """Raised whenever an older build could misread the store; it is then rebuilt."""
@@ -144,9 +148,12 @@ def namespace_rows(namespace: Namespace, total: Mutations) -> Iterator[Row]:
         yield version_key(namespace, row.version), state_bytes.encode_version(row)
 
 
-def applied_row(applied: Offset) -> Row:
-    """Return the row that says how far the log is folded in."""
-    return APPLIED, pack_i64(applied)
+def applied_rows(before: Offset, applied: Offset) -> Iterator[Row]:
+    """Yield the rows that say how far the log is folded in; -1 for not at all."""
+    if before >= 0:
+        yield SEAL + pack_u64(before), None
+    yield SEAL + pack_u64(applied), b""
+    yield APPLIED, pack_i64(applied)
 
 
 def _vector(entry: Entry | None) -> bytes | None:

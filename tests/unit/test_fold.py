@@ -1,0 +1,418 @@
+"""What each kind of event means, in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cachemind.core.entry_bytes import encode
+from cachemind.core.fold import apply
+from cachemind.core.state import Effect, Hits, NamespaceState, Step
+from cachemind.core.working_set import WorkingSet
+from cachemind.events import (
+    Body,
+    Envelope,
+    Evicted,
+    Feedback,
+    Invalidated,
+    KeyShredded,
+    Outcome,
+    Pinned,
+    PolicyChanged,
+    Refused,
+    RolledBack,
+    SelectorKind,
+    SnapshotTaken,
+    Stored,
+    Verdict,
+)
+from cachemind.types import Timeline, TraceId, Version
+from tests.fold_cases import (
+    NS,
+    T0_NS,
+    context,
+    envelope,
+    event_id,
+    folded,
+    hash_of,
+    key,
+    lsn,
+    nothing,
+    read,
+    reads,
+    stored,
+)
+
+MS = 1_000_000
+TRACE = TraceId(hash_of("trace")[:16])
+
+
+def after(log: Sequence[Envelope], last: Envelope) -> tuple[WorkingSet, Step]:
+    """Fold `log`, then `last`; return the set and the step of `last`."""
+    work = folded(log)
+    return work, work.apply(last, lsn(len(log)))
+
+
+def present(work: WorkingSet) -> list[str]:
+    """The prompts of the present entries, sorted."""
+    return sorted(entry.prompt or "-" for entry in work.reader(NS).entries())
+
+
+def test_a_stored_becomes_an_entry_that_says_where_it_came_from() -> None:
+    body = stored("p", ttl_ms=5, tags=("t",), chunks=("c1",))
+    work, step = after([], envelope(body, "e1"))
+    entry = work.reader(NS).entry(key("p"))
+    assert entry is not None
+    assert (entry.offset, entry.version, entry.timeline) == (0, 1, 0)
+    assert (entry.stored_at_ns, entry.expires_at_ns) == (T0_NS, T0_NS + 5 * MS)
+    assert (entry.pinned, entry.right, entry.wrong) == (False, 0, 0)
+    assert (entry.event_id, entry.tags) == (event_id("e1"), ("t",))
+    assert entry.response == body.response
+    assert step.effect is Effect.APPLIED
+    assert step.entries == {key("p"): entry}
+
+
+def test_a_namespace_counts_its_entries_and_their_bytes() -> None:
+    work = folded([envelope(stored("p"), "e1"), envelope(stored("q"), "e2")])
+    sizes = [len(encode(entry)) for entry in work.reader(NS).entries()]
+    assert work.state(NS).entries == 2
+    assert work.state(NS).entry_bytes == sum(sizes)
+
+
+def test_a_version_row_names_the_event_that_made_the_version() -> None:
+    _, step = after([envelope(stored("p"), "e1")], envelope(stored("q"), "e2"))
+    row = step.version_row
+    assert row is not None
+    assert (row.version, row.offset, row.kind) == (2, 1, "stored")
+    assert (row.event_id, row.principal) == (event_id("e2"), "alice")
+    assert row.digest == step.state.digest
+
+
+def test_a_stored_with_the_event_id_of_the_present_entry_changes_nothing() -> None:
+    event = envelope(stored("p"), "e1")
+    work, step = after([event], event)
+    assert step.effect is Effect.NO_CHANGE
+    assert work.state(NS).version == 1
+    assert work.state(NS).counts == {"stored": 1, "no_change": 1}
+
+
+def test_a_stored_replaces_the_entry_and_keeps_its_pin() -> None:
+    log = [
+        envelope(stored("p"), "e1"),
+        envelope(Pinned(exact_key=key("p"), pinned=True), "e2"),
+    ]
+    work, _ = after(log, envelope(stored("p", response="newer"), "e3"))
+    entry = work.reader(NS).entry(key("p"))
+    assert entry is not None
+    assert (entry.response, entry.pinned, entry.version) == (b"newer", True, 3)
+    assert work.state(NS).entries == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "right"),
+    [
+        pytest.param("same", 1, id="feedback-stays-with-the-same-response"),
+        pytest.param("other", 0, id="feedback-on-another-response-goes"),
+    ],
+)
+def test_feedback_judges_a_response(response: str, right: int) -> None:
+    log = [envelope(stored("p", response="same"), "e1"), feedback("p", Verdict.RIGHT)]
+    work, _ = after(log, envelope(stored("p", response=response), "e3"))
+    entry = work.reader(NS).entry(key("p"))
+    assert entry is not None
+    assert entry.right == right
+
+
+def test_a_stored_for_another_context_leaves_the_old_one() -> None:
+    log = [envelope(stored("p", at_context="old"), "e1")]
+    _, step = after(log, envelope(stored("p", at_context="new"), "e2"))
+    assert step.removed_contexts == {key("p"): context("old")}
+
+
+def test_a_stored_without_a_vector_leaves_its_context_rows() -> None:
+    log = [envelope(stored("p"), "e1")]
+    _, step = after(log, envelope(stored("p", embedding=None), "e2"))
+    assert step.removed_contexts == {key("p"): context("c")}
+
+
+def test_an_expiry_past_the_range_of_the_clock_is_its_end() -> None:
+    work, _ = after([], envelope(stored("p", ttl_ms=2**63 - 1), "e1"))
+    entry = work.reader(NS).entry(key("p"))
+    assert entry is not None
+    assert entry.expires_at_ns == 2**63 - 1
+
+
+# ---- reads --------------------------------------------------------------------------
+
+
+def test_reads_count_outcomes_and_hits_but_make_no_version() -> None:
+    log = [envelope(stored("p"), "e1")]
+    event = envelope(
+        reads(
+            read("p", 10),
+            read("p", 20, Outcome.HIT_SEMANTIC),
+            read(None, 30, Outcome.MISS),
+        ),
+        "e2",
+    )
+    work, step = after(log, event)
+    assert step.effect is Effect.COUNTED
+    assert step.version_row is None
+    assert work.state(NS).version == 1
+    assert work.reader(NS).hits(key("p")) == Hits(count=2, last_ns=(20, 10))
+    assert work.state(NS).counts == {
+        "stored": 1,
+        "hit_exact": 1,
+        "hit_semantic": 1,
+        "miss": 1,
+    }
+
+
+def test_only_the_last_four_hits_are_kept_in_log_order() -> None:
+    log = [envelope(stored("p"), "e1")]
+    log += [envelope(reads(read("p", at)), "r") for at in (5, 9, 7, 8, 6)]
+    hits = folded(log).reader(NS).hits(key("p"))
+    assert hits == Hits(count=5, last_ns=(6, 8, 7, 9))
+
+
+def test_a_hit_on_an_entry_that_is_gone_keeps_no_history() -> None:
+    work, step = after([], envelope(reads(read("p")), "e1"))
+    assert step.hits == {}
+    assert work.state(NS).counts == {"hit_exact": 1}
+
+
+def test_a_removed_entry_takes_its_hits_along() -> None:
+    log = [
+        envelope(stored("p"), "e1"),
+        envelope(reads(read("p")), "e2"),
+        envelope(Evicted(keys=(key("p"),), reason="expired"), "e3"),
+        envelope(stored("p"), "e4"),
+    ]
+    assert folded(log).reader(NS).hits(key("p")) is None
+
+
+# ---- invalidation, eviction, pins, feedback -----------------------------------------
+
+SHELF = [
+    envelope(stored("apple", tags=("fruit",), model="m1"), "e1", at_ns=T0_NS),
+    envelope(stored("apple pie", chunks=("book",), model="m2"), "e2", at_ns=T0_NS + MS),
+    envelope(stored("pear", tags=("fruit", "x")), "e3", at_ns=T0_NS + 2 * MS),
+    envelope(stored("hidden", prompt=None), "e4", at_ns=T0_NS + 3 * MS),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "left"),
+    [
+        (SelectorKind.KEY, key("pear").hex(), ["-", "apple", "apple pie"]),
+        (SelectorKind.PREFIX, "apple", ["-", "pear"]),
+        (SelectorKind.PREFIX, "pple", ["-", "apple", "apple pie", "pear"]),
+        (SelectorKind.TAG, "fruit", ["-", "apple pie"]),
+        (SelectorKind.TAG, "fru", ["-", "apple", "apple pie", "pear"]),
+        (SelectorKind.MODEL, "m1", ["-", "apple pie", "pear"]),
+        (SelectorKind.CHUNK, hash_of("book").hex(), ["-", "apple", "pear"]),
+        (SelectorKind.AGE, "9", ["-", "pear"]),
+        (SelectorKind.AGE, "0" * 5000 + "10", ["-", "apple pie", "pear"]),
+        (SelectorKind.AGE, "9" * 5000, ["-", "apple", "apple pie", "pear"]),
+        (SelectorKind.ALL, "", []),
+    ],
+)
+def test_an_invalidation_removes_what_it_selects(
+    kind: SelectorKind, value: str, left: list[str]
+) -> None:
+    body = Invalidated(kind=kind, value=value, reason="r")
+    work, step = after(SHELF, envelope(body, "i", at_ns=T0_NS + 10 * MS))
+    assert present(work) == left
+    assert len(step.entries) == 4 - len(left)
+    changed = Effect.APPLIED if len(left) < 4 else Effect.NO_CHANGE
+    assert step.effect is changed
+
+
+def test_an_invalidation_reaches_pinned_entries_and_older_timelines() -> None:
+    log = [
+        *SHELF,
+        envelope(Pinned(exact_key=key("apple"), pinned=True), "p"),
+        envelope(rollback(to=5), "r"),
+    ]
+    body = Invalidated(kind=SelectorKind.ALL, value="", reason="r")
+    work, step = after(log, envelope(body, "i", timeline=0))
+    assert step.effect is Effect.APPLIED
+    assert present(work) == []
+
+
+def test_an_eviction_spares_pinned_and_absent_entries() -> None:
+    log = [*SHELF, envelope(Pinned(exact_key=key("apple"), pinned=True), "p")]
+    keys = (key("apple"), key("pear"), key("pear"), key("never stored"))
+    work, step = after(log, envelope(Evicted(keys=keys, reason="lru-k"), "v"))
+    assert present(work) == ["-", "apple", "apple pie"]
+    assert step.entries == {key("pear"): None}
+    assert step.removed_contexts == {key("pear"): context("c")}
+
+
+def test_an_eviction_of_nothing_makes_no_version() -> None:
+    event = envelope(Evicted(keys=(key("never"),), reason="expired"), "v")
+    _, step = after(SHELF, event)
+    assert step.effect is Effect.NO_CHANGE
+
+
+def feedback(word: str, verdict: Verdict, timeline: int = 0) -> Envelope:
+    body = Feedback(matched_key=key(word), served_trace_id=TRACE, verdict=verdict)
+    return envelope(body, "f", timeline=timeline)
+
+
+def test_feedback_is_counted_on_the_entry_and_in_the_digest() -> None:
+    log = [*SHELF, feedback("pear", Verdict.RIGHT), feedback("pear", Verdict.WRONG)]
+    work, step = after(log, feedback("pear", Verdict.WRONG))
+    entry = work.reader(NS).entry(key("pear"))
+    assert entry is not None
+    assert (entry.right, entry.wrong) == (1, 2)
+    assert step.state.digest != folded(log).state(NS).digest
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Feedback(
+            matched_key=key("never"), served_trace_id=TRACE, verdict=Verdict.RIGHT
+        ),
+        Pinned(exact_key=key("never"), pinned=True),
+        Pinned(exact_key=key("pear"), pinned=False),
+        Invalidated(kind=SelectorKind.KEY, value=key("never").hex(), reason="r"),
+    ],
+)
+def test_an_event_without_effect_makes_no_version(body: Body) -> None:
+    _, step = after(SHELF, envelope(body, "n"))
+    assert step.effect is Effect.NO_CHANGE
+    assert step.state.version == 4
+    assert step.version_row is None
+
+
+# ---- timelines ----------------------------------------------------------------------
+
+
+def rollback(to: int, word: str = "rb", head: int = -1) -> RolledBack:
+    return RolledBack(
+        rollback_id=event_id(word),
+        to_version=Version(to),
+        expected_head=head,
+        reason="r",
+    )
+
+
+def test_a_rollback_makes_one_version_and_opens_the_timeline_of_its_number() -> None:
+    _, step = after(SHELF, envelope(rollback(to=2), "r"))
+    assert step.effect is Effect.APPLIED
+    assert (step.state.version, step.state.timeline) == (5, 5)
+    assert step.state.last_rollback == event_id("rb")
+    assert step.version_row is not None
+    assert step.version_row.timeline == Timeline(5)
+
+
+@pytest.mark.parametrize(
+    ("again", "word"),
+    [
+        pytest.param(rollback(to=2), "no_change", id="the-same-rollback-twice"),
+        pytest.param(rollback(1, "x", head=4), "rollback_refused", id="wrong-head"),
+        pytest.param(rollback(6, "x"), "rollback_refused", id="not-yet-a-version"),
+    ],
+)
+def test_a_rollback_that_cannot_be_changes_nothing(
+    again: RolledBack, word: str
+) -> None:
+    log = [*SHELF, envelope(rollback(to=2), "r")]
+    _, step = after(log, envelope(again, "r2"))
+    assert step.effect is Effect.NO_CHANGE
+    assert (step.state.version, step.state.timeline) == (5, 5)
+    assert step.state.counts[word] == 1
+
+
+def test_a_rollback_to_the_expected_head_itself_is_one() -> None:
+    _, step = after(SHELF, envelope(rollback(4, head=4), "r"))
+    assert step.effect is Effect.APPLIED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stored("new"),
+        Evicted(keys=(key("pear"),), reason="expired"),
+        Pinned(exact_key=key("pear"), pinned=True),
+        Feedback(matched_key=key("pear"), served_trace_id=TRACE, verdict=Verdict.RIGHT),
+    ],
+)
+@pytest.mark.parametrize("timeline", [0, 4, 6])
+def test_a_decision_on_another_timeline_is_fenced(body: Body, timeline: int) -> None:
+    log = [*SHELF, envelope(rollback(to=2), "r")]
+    _, step = after(log, envelope(body, "late", timeline=timeline))
+    assert step.effect is Effect.FENCED
+    assert step.entries == {}
+    assert step.version_row is None
+    assert step.state.counts["fenced"] == 1
+    assert step.state.version == 5
+
+
+def test_a_decision_on_the_new_timeline_counts() -> None:
+    log = [*SHELF, envelope(rollback(to=2), "r")]
+    work, step = after(log, envelope(stored("new"), "n", timeline=5))
+    assert step.effect is Effect.APPLIED
+    assert work.state(NS).version == 6
+
+
+# ---- the rest -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (
+            Refused(
+                exact_key=key("p"),
+                trace_id=TRACE,
+                reason="stream-cut",
+                upstream_status=200,
+            ),
+            "refused",
+        ),
+        (
+            SnapshotTaken(
+                snapshot_id="s",
+                name="n",
+                lsns=(lsn(3),),
+                version=Version(4),
+                digest=hash_of("d"),
+            ),
+            "snapshot_taken",
+        ),
+    ],
+)
+def test_a_statement_is_counted_and_makes_no_version(body: Body, word: str) -> None:
+    _, step = after(SHELF, envelope(body, "s", timeline=99))
+    assert step.effect is Effect.COUNTED
+    assert step.state.version == 4
+    assert step.state.counts[word] == 1
+
+
+def test_a_policy_is_kept_and_the_same_again_changes_nothing() -> None:
+    event = envelope(PolicyChanged(policy='{"a":1}'), "p")
+    work, step = after([event], event)
+    assert work.state(NS).policy == '{"a":1}'
+    assert work.state(NS).version == 1
+    assert step.effect is Effect.NO_CHANGE
+
+
+def test_shredded_keys_are_a_sorted_set() -> None:
+    log = [
+        envelope(KeyShredded(key_id=key_id, reason="r"), "k")
+        for key_id in ("b", "a", "b")
+    ]
+    state = folded(log).state(NS)
+    assert state.shredded_keys == ("a", "b")
+    assert state.version == 2
+
+
+def test_the_fold_leaves_the_state_that_it_was_given_alone() -> None:
+    state, entries = nothing(NS)
+    body: Stored = stored("p")
+    apply(state, entries, envelope(body), lsn(0))
+    assert state == NamespaceState(namespace=NS)
