@@ -39,28 +39,41 @@ class KafkaAdmin:
         Units: the time limit is in seconds.
         Raises: `LogUnavailable` past the deadline; `LogRejected` at once.
         """
-        deadline = time.monotonic() + self._deadline_s
-        while True:
-            left = deadline - time.monotonic()
+
+        def once(limit_s: float) -> _T:
             try:
-                return question(
-                    self._client, max(_RETRY_PAUSE_S, min(_REQUEST_S, left))
-                )
-            except KafkaException as error:
-                problem = log_error(doing, kafka_error(error))
-                if isinstance(problem, LogRejected):
-                    raise problem from error
-                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
-                    raise problem from error
-            except LogUnavailable:
-                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
-                    raise
-            self._client.poll(0)  # hands librdkafka's log lines on
-            time.sleep(_RETRY_PAUSE_S)
+                return question(self._client, limit_s)
+            finally:
+                self._client.poll(0)  # hands librdkafka's log lines on
+
+        return repeated(doing, self._deadline_s, once)
 
     def close(self) -> None:
         """Leave the cluster."""
         self._client.__exit__(None, None, None)
+
+
+def repeated(doing: str, deadline_s: float, question: Callable[[float], _T]) -> _T:
+    """Return the answer to `question`, asked again until `deadline_s` is over.
+
+    It is called with a time limit in seconds. `doing` says what it is for.
+    Raises: `LogUnavailable` past the deadline; `LogRejected` at once.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return question(max(_RETRY_PAUSE_S, min(_REQUEST_S, left)))
+        except KafkaException as error:
+            problem = log_error(doing, kafka_error(error))
+            if isinstance(problem, LogRejected):
+                raise problem from error
+            if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                raise problem from error
+        except LogUnavailable:
+            if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                raise
+        time.sleep(_RETRY_PAUSE_S)
 
 
 def answer(future: Future[_T], limit_s: float) -> _T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -64,10 +65,12 @@ class KafkaReader:
         self._stall_s = stall_s
         self._request_s = request_s
         self._asking = open_consumer(self._properties)
+        self._polling = threading.Lock()
 
     def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
         """Return (first readable offset, offset after the last committed record)."""
         where = TopicPartition(self._topic, partition)
+        self._hand_on_log_lines()
         try:
             # The upper one is the last stable offset, since we read committed.
             low, high = self._asking.get_watermark_offsets(where, self._request_s)
@@ -116,6 +119,14 @@ class KafkaReader:
     def close(self) -> None:
         """Leave the log. A read under way ends by itself."""
         self._asking.close()
+
+    def _hand_on_log_lines(self) -> None:
+        """Let librdkafka log what it kept back: else it keeps more and more of it."""
+        if self._polling.acquire(blocking=False):
+            try:
+                self._asking.poll(0)
+            finally:
+                self._polling.release()
 
     def _range(
         self, consumer: Consumer, partition: Partition, start: Offset, end: Offset
@@ -197,8 +208,9 @@ def _record(message: Message) -> LogRecord:
 
 def _headers(found: _Found) -> Headers:
     pairs = found.items() if isinstance(found, Mapping) else found
-    return tuple(
-        # Kafka allows a header without a value, and str only on the way in.
-        (name, value.encode() if isinstance(value, str) else value or b"")
-        for name, value in pairs
-    )
+    return tuple((name, _plain(value)) for name, value in pairs)
+
+
+def _plain(value: _HeaderValue) -> bytes:
+    """Return a header's value; Kafka allows one without, and str only going in."""
+    return value.encode() if isinstance(value, str) else value or b""
