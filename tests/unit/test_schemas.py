@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +26,9 @@ from cachemind_schemas.loader import (
 
 Change = Callable[[dict[str, Any]], None]
 
+ROOT = Path(__file__).parents[2]
+README = ROOT / "schemas" / "README.md"
+VECTORS = ROOT / "tests" / "vectors" / "events.json"
 RECORDS = [*get_args(events.Body), events.Envelope, events.Read, events.Evidence, Lsn]
 ENUMS = [events.Outcome, events.SelectorKind, events.Verdict]
 FROZEN = {
@@ -251,3 +255,17 @@ def _crc64(content: bytes) -> int:
     for byte in content:
         result = (result >> 8) ^ table[(result ^ byte) & 0xFF]
     return result
+
+
+def test_the_byte_table_in_the_readme_is_a_vector() -> None:
+    table = re.findall(r"^\| `([0-9a-f]+)` \|", README.read_text("utf-8"), re.M)
+    vectors = json.loads(VECTORS.read_text("utf-8"))["events"]
+    pinned = next(one for one in vectors if one["name"] == "pinned")
+    assert "".join(table) == pinned["single_object"]
+
+
+def test_the_readme_has_the_fingerprint_and_the_branches() -> None:
+    text = README.read_text("utf-8").replace("\n", " ")
+    assert f"`{current().crc64[::-1].hex()}` as a number" in text
+    kinds = enumerate(kind.__name__ for kind in get_args(events.Body))
+    assert ", ".join(f"{position} {name}" for position, name in kinds) in text
