@@ -38,8 +38,12 @@ def deltas(
 
 
 def _first_stop(text: str, stop: tuple[str, ...]) -> int | None:
-    found = [place for mark in stop if (place := text.find(mark)) >= 0]
-    return min(found, default=None)
+    """Return where the stop string begins that is the first to be complete.
+
+    By their ends, so that it does not matter how the text falls into tokens.
+    """
+    found = [(text.find(mark) + len(mark), mark) for mark in stop if mark in text]
+    return min((end, end - len(mark)) for end, mark in found)[1] if found else None
 
 
 def _maybe_stop(text: str, stop: tuple[str, ...]) -> int:
