@@ -150,6 +150,17 @@ PREFIX = WHOLE[:74]
 """Header, event_id, trace_id, op_hash."""
 NUMBERS = b"\x00\x00\x00"
 """occurred_at_ns, timeline, writer_seq: zero each."""
+TWO_TEXTS = b"\x02k\x02r"
+"""A whole `KeyShredded`."""
+
+
+def _vector(name: str) -> bytes:
+    return CODEC.encode(make_events.envelope(make_events.BODIES[name], 1))
+
+
+PINNED, FEEDBACK, REFUSED, MISS = map(
+    _vector, ("pinned", "feedback-right", "refused", "reads-one-miss")
+)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +188,6 @@ NUMBERS = b"\x00\x00\x00"
             PREFIX + NUMBERS + b"\x02\xff\x00\x00\x12\x00", "not UTF-8", id="utf-8"
         ),
         pytest.param(
-            PREFIX + NUMBERS + b"\x02a\x00\x00\x16\x00", "out of range", id="branch-11"
-        ),
-        pytest.param(
             PREFIX + NUMBERS + b"\x02a\x00\x00\x00\x00", "invalid items", id="no-reads"
         ),
         pytest.param(
@@ -199,6 +207,44 @@ NUMBERS = b"\x00\x00\x00"
             PREFIX + NUMBERS + b"\x02a\x00\x00\x08" + b"\xff" * 9 + b"\x01\x00",
             "cut, or a length",
             id="block-of-exabytes",
+        ),
+        pytest.param(
+            PREFIX + NUMBERS + b"\x02a\x00\x00\x08\xfe" + b"\xff" * 8 + b"\x01\x00",
+            "cut, or a length",
+            id="exabytes-of-keys",
+        ),
+        pytest.param(
+            PREFIX + NUMBERS + b"\x02a\x00\x00\x01" + TWO_TEXTS,
+            "union branch out of range",
+            id="branch-from-the-end",
+        ),
+        pytest.param(
+            PREFIX + b"\xff" * 9 + b"\x02" + b"\x00\x00\x02a\x00\x00\x14" + TWO_TEXTS,
+            "a number has more than 64 bits",
+            id="number-of-65-bits",
+        ),
+        pytest.param(
+            PREFIX + b"\x80" * 10 + b"\x00" * 4 + TWO_TEXTS,
+            "a number has more than 64 bits",
+            id="number-of-eleven-bytes",
+        ),
+        pytest.param(
+            PINNED[:-1] + b"\x02", "a boolean is neither", id="boolean-of-two"
+        ),
+        pytest.param(
+            FEEDBACK[:-1] + b"\x01",
+            "enum symbol out of range",
+            id="symbol-from-the-end",
+        ),
+        pytest.param(
+            REFUSED.replace(b"\xee\x07", b"\xfe\xff\xff\xff\x1f"),
+            "an int has more than 32 bits",
+            id="status-of-33-bits",
+        ),
+        pytest.param(
+            MISS.replace(b"\x08\x00\x00\x00", b"\x08\x04\x00\x00"),
+            "union branch out of range",
+            id="null-or-hash-or-what",
         ),
     ],
 )
@@ -229,17 +275,29 @@ def test_any_bytes_after_a_header_give_an_event_or_a_refusal(tail: bytes) -> Non
 def test_any_mutation_gives_an_event_or_a_refusal(
     event: Envelope, draw: st.DataObject
 ) -> None:
-    record = bytearray(CODEC.encode(event))
+    _event_or_refusal(_mutated(CODEC.encode(event), draw))
+
+
+@given(event=envelopes(), draw=st.data())
+def test_any_mutation_of_an_older_record_gives_an_event_or_a_refusal(
+    event: Envelope, draw: st.DataObject
+) -> None:
+    record = _mutated(_rewritten(event, OLDER, origin="somewhere"), draw)
+    _event_or_refusal(record, Codec(older=[OLDER]))
+
+
+def _mutated(whole: bytes, draw: st.DataObject) -> bytes:
+    record = bytearray(whole)
     for _ in range(draw.draw(st.integers(1, 4))):
         start = draw.draw(st.integers(0, len(record)))
         end = start + draw.draw(st.integers(0, 2))
         record[start:end] = draw.draw(st.binary(max_size=12))
-    _event_or_refusal(bytes(record))
+    return bytes(record)
 
 
-def _event_or_refusal(record: bytes) -> None:
+def _event_or_refusal(record: bytes, codec: Codec = CODEC) -> None:
     try:
-        event = CODEC.decode(record)
+        event = codec.decode(record)
     except (UndecodableRecord, UnknownSchema):
         return
     # NaN is a double like any other, and the only value unequal to itself.
@@ -366,6 +424,9 @@ def _with_origin(schema: dict[str, Any]) -> None:
     schema["fields"].insert(8, field)
 
 
+OLDER = _schema(_with_origin)
+
+
 def _outcome(schema: dict[str, Any]) -> dict[str, Any]:
     reads = schema["fields"][-1]["type"][0]
     fields = reads["fields"][0]["type"]["items"]["fields"]
@@ -389,12 +450,11 @@ def test_every_released_schema_is_known(schema: Schema) -> None:
 
 @pytest.mark.parametrize("name", sorted(make_events.BODIES))
 def test_an_older_schema_is_resolved(name: str) -> None:
-    older = _schema(_with_origin)
     event = make_events.envelope(make_events.BODIES[name], 1)
-    record = _rewritten(event, older, origin="somewhere")
+    record = _rewritten(event, OLDER, origin="somewhere")
     with pytest.raises(UnknownSchema):
         CODEC.decode(record)
-    assert Codec(older=[older]).decode(record) == event
+    assert Codec(older=[OLDER]).decode(record) == event
 
 
 def test_a_symbol_that_this_build_lacks_is_not_guessed() -> None:
@@ -429,6 +489,40 @@ def test_a_kind_of_event_that_this_build_lacks_is_not_skipped() -> None:
     record = _rewritten(EVENT, other, body={"novelty": "x"})
     with pytest.raises(UnknownSchema, match="event type"):
         Codec(older=[other]).decode(record)
+
+
+@pytest.mark.parametrize(
+    ("record", "identity"),
+    [
+        pytest.param(
+            PREFIX + NUMBERS + b"\x02a\x00\x00\x16\x00",
+            "event type 11 of 11",
+            id="type",
+        ),
+        pytest.param(
+            FEEDBACK[:-1] + b"\x06",
+            "symbol 3 of 3 of enum cachemind.v1.Verdict",
+            id="symbol",
+        ),
+    ],
+)
+def test_a_position_past_the_schema_is_not_taken_for_corruption(
+    record: bytes, identity: str
+) -> None:
+    with pytest.raises(UnknownSchema) as caught:
+        CODEC.decode(record)
+    assert caught.value.identity == identity
+
+
+def test_blocks_of_any_cut_are_the_same_array() -> None:
+    """Java's blocking encoder writes a negative count and the block's size."""
+    event = make_events.envelope(make_events.BODIES["evicted"], 1)
+    record = CODEC.encode(event)
+    one, two = event.body.keys  # type: ignore[union-attr] # it is an Evicted
+    whole = b"\x04" + one + two + b"\x00"
+    assert whole in record
+    blocks = b"\x01\x40" + one + b"\x02" + two + b"\x00"
+    assert CODEC.decode(record.replace(whole, blocks)) == event
 
 
 @pytest.mark.parametrize("schema_id", [-1, 2**31])

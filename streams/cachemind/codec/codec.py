@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cachemind.codec import fast_reader, fast_writer, general
 from cachemind.codec.framing import (
@@ -13,6 +12,7 @@ from cachemind.codec.framing import (
     schema_identity,
     single_object_header,
 )
+from cachemind.codec.general import Parsed
 from cachemind.errors import UnknownSchema
 from cachemind.events import Envelope
 from cachemind.ports import SchemaIds
@@ -49,7 +49,7 @@ class Codec:
         known = released() if older is None else older
         self._writers = {one.crc64: general.parsed(one) for one in known}
         self._writers[self._schema.crc64] = self._parsed
-        self._by_id: dict[int, Any] = {}
+        self._by_id: dict[int, Parsed] = {}
 
     def prepare(self) -> None:
         """Learn the registry's id of this build's schema, so `encode` never waits.
@@ -93,13 +93,13 @@ class Codec:
                 return event
         return general.read(record, start, writer)
 
-    def _writer_by_crc(self, crc64: bytes) -> Any:
+    def _writer_by_crc(self, crc64: bytes) -> Parsed:
         writer = self._writers.get(crc64)
         if writer is None:
             raise UnknownSchema(f"schema fingerprint {crc64[::-1].hex()}")
         return writer
 
-    def _writer_by_id(self, schema_id: int) -> Any:
+    def _writer_by_id(self, schema_id: int) -> Parsed:
         if self._ids is None:
             raise UnknownSchema(
                 f"Confluent schema id {schema_id}, and no schema registry is set"
@@ -110,7 +110,7 @@ class Codec:
             self._by_id[schema_id] = writer
         return writer
 
-    def _known(self, schema_id: int, text: str) -> Any:
+    def _known(self, schema_id: int, text: str) -> Parsed:
         try:
             found = parse("registry", text)
         except ValueError as error:

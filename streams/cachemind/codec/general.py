@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
 
@@ -10,20 +11,32 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 
 from cachemind.codec import from_avro, to_avro
+from cachemind.codec.walk import Walk, compiled
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
 from cachemind.events import Envelope
 from cachemind_schemas.loader import Schema
 
-Parsed = Any
-"""fastavro's form of a schema."""
 
-_CORRUPT: Final = (EOFError, IndexError, OverflowError, TypeError, ValueError)
+@dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """A schema as `write` and `read` take it."""
+
+    avro: Any
+    walk: Walk
+
+
 _UNWRITABLE: Final = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def parsed(schema: Schema) -> Parsed:
-    """Return what `write` and `read` take."""
-    return parse_schema(json.loads(schema.text), named_schemas={})
+    """Return what `write` and `read` take.
+
+    Raises: `ValueError` where the schema has a type that events do not use.
+    """
+    return Parsed(
+        avro=parse_schema(json.loads(schema.text), named_schemas={}),
+        walk=compiled(json.loads(schema.canonical)),
+    )
 
 
 def write(header: bytes, event: Envelope, schema: Parsed) -> bytes:
@@ -34,7 +47,7 @@ def write(header: bytes, event: Envelope, schema: Parsed) -> bytes:
     out = BytesIO()
     out.write(header)
     try:
-        schemaless_writer(out, schema, to_avro.envelope(event))
+        schemaless_writer(out, schema.avro, to_avro.envelope(event))
     except _UNWRITABLE as error:
         # The library's message may quote the value: name only its kind.
         kind = type(event.body).__name__
@@ -51,37 +64,25 @@ def read(
     `reader` is given where it is not the writer's schema.
     Raises: `UndecodableRecord`, `UnknownSchema`.
     """
+    surplus = len(record) - writer.walk(record, start)
+    if surplus:
+        raise UndecodableRecord(f"{surplus} bytes follow the event")
     source = BytesIO(record)
     source.seek(start)
     try:
         values = schemaless_reader(
             source,
-            writer,
-            reader,
+            writer.avro,
+            None if reader is None else reader.avro,
             return_record_name=True,
             return_record_name_override=True,
         )
     except SchemaResolutionError:
         raise UnknownSchema("an event type that is not in the schema") from None
-    except _CORRUPT as error:
-        # Not chained: the library's error may quote what it read.
-        raise UndecodableRecord(_reason(error)) from None
-    surplus = len(record) - source.tell()
-    if surplus:
-        raise UndecodableRecord(f"{surplus} bytes follow the event")
+    except UnicodeDecodeError:
+        # Not chained: the library's error quotes what it read.
+        raise UndecodableRecord("text is not UTF-8") from None
     try:
         return from_avro.envelope(values)  # type: ignore[arg-type] # a record
     except InvalidEvent as error:
         raise UndecodableRecord(f"invalid {error.field}") from None
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case EOFError():
-            return "cut, or a length reaches past the end"
-        case UnicodeDecodeError():
-            return "text is not UTF-8"
-        case IndexError():
-            return "union branch or enum symbol out of range"
-        case _:
-            return f"not the Avro encoding of an event ({type(error).__name__})"
