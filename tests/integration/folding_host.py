@@ -70,6 +70,11 @@ class Host:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
+    def close(self) -> None:
+        """End the materializer in any case."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
     def wait_exit(self, timeout_s: float = 60.0) -> int:
         """Return the exit code once the materializer ended by itself."""
         assert self.process is not None
@@ -161,7 +166,8 @@ class Host:
         deadline = time.monotonic() + timeout_s
         while not reached():
             assert self.process is not None
-            assert self.process.poll() is None, self.output()
+            code = self.process.poll()
+            assert code is None, f"{code} {self.output()}"
             assert time.monotonic() < deadline, f"{self.applied()} {self.output()}"
             time.sleep(POLL_S)
 
@@ -203,5 +209,4 @@ def host(
     try:
         yield running
     finally:
-        if running.process is not None and running.process.poll() is None:
-            running.kill()
+        running.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cachemind.types import Offset, Partition
 
@@ -11,6 +11,7 @@ from cachemind.types import Offset, Partition
 class _Seen:
     position: Offset
     since_s: float
+    lagging: bool
 
 
 class Watchdog:
@@ -29,8 +30,11 @@ class Watchdog:
     ) -> bool:
         """Return whether `partition` is stuck: behind `end` and still for too long."""
         seen = self._seen.get(partition)
-        if seen is None or seen.position != position or position >= end:
-            self._seen[partition] = _Seen(position=position, since_s=now_s)
+        lagging = position < end
+        if seen is None or not (lagging and seen.lagging) or seen.position != position:
+            self._seen[partition] = _Seen(
+                position=position, since_s=now_s, lagging=lagging
+            )
             return False
         return now_s - seen.since_s >= self._patience_s
 
@@ -42,4 +46,4 @@ class Watchdog:
     def away(self, now_s: float) -> None:
         """Note that the log does not answer: nobody can be blamed for standing."""
         for partition, seen in self._seen.items():
-            self._seen[partition] = _Seen(position=seen.position, since_s=now_s)
+            self._seen[partition] = replace(seen, since_s=now_s)
