@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
 INIT_PRODUCER_ID: Final = 22
 
 _PRODUCER: Final = 0
