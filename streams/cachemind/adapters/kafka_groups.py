@@ -1,20 +1,19 @@
-"""A consumer group's committed offsets, while no member of it is alive."""
+"""A consumer group's committed offsets, while no member of it is alive.
+
+By a consumer that joins nothing, not by the admin API: librdkafka 2.16's
+ListConsumerGroupOffsets ends the process with SIGSEGV (in rd_kafka_cgrp_op) when
+the coordinator is still loading, as it is right after a broker's start.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from cachemind.adapters.kafka_admin import KafkaAdmin, answer
-from cachemind.adapters.kafka_config import Properties
+from cachemind.adapters.kafka_admin import repeated
+from cachemind.adapters.kafka_config import Properties, open_consumer
 from cachemind.adapters.kafka_errors import kafka_error
 from cachemind.errors import LogRejected
 from cachemind.types import Offset, Partition
@@ -34,7 +33,7 @@ _ALIVE: Final = frozenset(
 
 
 class KafkaGroupOffsets:
-    """The `GroupOffsets` of one group on one topic, by Kafka's admin API."""
+    """The `GroupOffsets` of one group on one topic."""
 
     def __init__(
         self,
@@ -44,7 +43,8 @@ class KafkaGroupOffsets:
         deadline_s: float = GROUP_DEADLINE_S,
     ) -> None:
         """Raises: `InvalidSetting`; contacts no broker yet."""
-        self._admin = KafkaAdmin(properties, deadline_s)
+        self._consumer = open_consumer(properties, {"group.id": group})
+        self._deadline_s = deadline_s
         self._group = group
         self._topic = topic
 
@@ -58,8 +58,10 @@ class KafkaGroupOffsets:
         if not partitions:
             return {}
         wanted = [TopicPartition(self._topic, p) for p in partitions]
-        found = self._admin.ask(
-            f"offsets of group {self._group}", lambda c, s: self._list(c, wanted, s)
+        found = repeated(
+            f"offsets of group {self._group}",
+            self._deadline_s,
+            lambda limit_s: _checked(self._consumer.committed(wanted, limit_s)),
         )
         at = {Partition(place.partition): place.offset for place in found}
         return {p: _offset(at.get(p, -1)) for p in partitions}
@@ -73,35 +75,23 @@ class KafkaGroupOffsets:
         if not offsets:
             return
         wanted = [TopicPartition(self._topic, p, at) for p, at in offsets.items()]
-        self._admin.ask(
+        repeated(
             f"commit offsets of group {self._group}",
-            lambda c, s: self._alter(c, wanted, s),
+            self._deadline_s,
+            lambda limit_s: self._commit(wanted, limit_s),
         )
 
     def close(self) -> None:
         """Leave the cluster."""
-        self._admin.close()
+        self._consumer.close()
 
-    def _list(
-        self, client: AdminClient, wanted: list[TopicPartition], limit_s: float
-    ) -> list[TopicPartition]:
-        asked = client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self._group, wanted)],
-            # Not what a transaction of the group may still take back.
-            require_stable=True,
-            request_timeout=limit_s,
-        )
-        return self._places(answer(asked[self._group], limit_s))
-
-    def _alter(
-        self, client: AdminClient, wanted: list[TopicPartition], limit_s: float
-    ) -> None:
-        asked = client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self._group, wanted)],
-            request_timeout=limit_s,
-        )
+    def _commit(self, wanted: list[TopicPartition], limit_s: float) -> None:
         try:
-            self._places(answer(asked[self._group], limit_s))
+            # A commit has no time limit and waits 45 s for a coordinator that is
+            # away; this question has one, and needs the coordinator too.
+            self._consumer.committed(wanted, limit_s)
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+            _checked(done or [])
         except KafkaException as error:
             if kafka_error(error).code() not in _ALIVE:
                 raise
@@ -109,12 +99,12 @@ class KafkaGroupOffsets:
                 f"group {self._group} has a live member, which alone may commit"
             ) from error
 
-    def _places(self, result: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
-        places = result.topic_partitions or []
-        for place in places:
-            if place.error is not None:
-                raise KafkaException(place.error)
-        return places
+
+def _checked(places: list[TopicPartition]) -> list[TopicPartition]:
+    for place in places:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return places
 
 
 def _offset(found: int) -> Offset | None:
