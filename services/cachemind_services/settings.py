@@ -165,6 +165,11 @@ class Settings:
         """Return whether we bring the broker."""
         return BOOTSTRAP not in self.kafka
 
+    @property
+    def broker_dir(self) -> Path:
+        """Return where the embedded Kafka keeps its data."""
+        return self.data_dir / "broker"
+
     def environ(self) -> dict[str, str]:
         """Return the variables that make a child process read the same settings."""
         variables = {

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 logger = logging.getLogger(__name__)
@@ -35,13 +35,14 @@ class Child:
     """One process to keep alive.
 
     `rank` orders the stop, lowest first; children of the next start wait for
-    `ready`. `fds` stay open across exec.
+    `ready`. `fds` stay open across exec. `environ` is its whole environment, ours
+    where None.
     """
 
     name: str
     argv: Sequence[str]
     rank: int
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] | None = None
     fds: Sequence[int] = ()
     ready: Callable[[], Awaitable[None]] = _at_once
 
@@ -131,7 +132,7 @@ class Supervisor:
     async def _once(self, child: Child) -> int:
         process = await asyncio.create_subprocess_exec(
             *child.argv,
-            env={**os.environ, **child.environ},
+            env=os.environ if child.environ is None else child.environ,
             pass_fds=tuple(child.fds),
             stdin=asyncio.subprocess.DEVNULL,
         )

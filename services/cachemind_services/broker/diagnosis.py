@@ -25,6 +25,7 @@ _MARKS: Final = (
     (Cause.WRONG_CLUSTER, "Invalid cluster.id"),
     (Cause.OUT_OF_MEMORY, "OutOfMemoryError"),
 )
+_BIND_FAILED: Final = re.compile(r"failed to bind to \S+?:(\d+)")
 _SERIOUS: Final = re.compile(r"\b(ERROR|FATAL)\b|Exception|Error:|Unrecognized")
 _LINES: Final = 4
 
@@ -33,6 +34,12 @@ def cause_of_death(lines: Sequence[str]) -> Cause:
     """Return the first known cause that the log lines mention."""
     text = "\n".join(lines)
     return next((cause for cause, mark in _MARKS if mark in text), Cause.UNKNOWN)
+
+
+def taken_port(lines: Sequence[str]) -> int | None:
+    """Return the port that the broker could not listen on, if it says so."""
+    found = _BIND_FAILED.search("\n".join(lines))
+    return int(found.group(1)) if found else None
 
 
 def last_words(lines: Sequence[str]) -> str:

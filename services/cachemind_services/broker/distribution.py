@@ -25,6 +25,10 @@ from cachemind_services.broker.kafka_lock import (
 Progress = Callable[[str], None]
 """Takes one line for people to read."""
 
+_SERVED_ANOTHER: Final = (
+    "The repository served another file, or cut it off: try again, or name another "
+    "one with `cachemind broker fetch --repository URL`"
+)
 _DOWNLOADS_AT_ONCE: Final = 8
 _DOWNLOAD_ATTEMPTS: Final = 3
 
@@ -125,7 +129,7 @@ def _download_all(
 
     def download(jar: LockedJar) -> LockedJar:
         path = _with_retries(repository.download, jar)
-        check_jar(path, jar)
+        check_jar(path, jar, _SERVED_ANOTHER)
         path.replace(folder / jar.file_name)
         return jar
 

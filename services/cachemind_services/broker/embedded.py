@@ -24,7 +24,7 @@ from cachemind_services.broker.distribution import (
 from cachemind_services.broker.errors import BrokerNotReady, BrokerNotRunning
 from cachemind_services.broker.java import find_java
 from cachemind_services.broker.jvm import KafkaJvm
-from cachemind_services.broker.postmortem import death_of, log_tail
+from cachemind_services.broker.postmortem import death_of, folder_error, log_tail
 from cachemind_services.broker.readiness import answers
 from cachemind_services.broker.server_config import LOOPBACK
 from cachemind_services.broker.storage import prepare
@@ -135,18 +135,12 @@ class EmbeddedBroker:
         Raises: `BrokerError`; which of them says what was wrong.
         """
         jvm = self._jvm()
-        with self._folder.locked() as lock_fd:
-            self._reap()  # of an earlier start, which must be dead
-            self._record = prepare(
-                self._folder,
-                jvm,
-                port=self._port,
-                cluster_id=self._expected_cluster,
-                min_free_bytes=self._min_free_mb * 2**20,
-            )
-            spawn = jvm.spawn_daemon if daemon else jvm.spawn_guarded
-            self._process, self._pid = spawn(lock_fd)
-            self._folder.note_owner(lock_fd, self._pid)
+        try:
+            with self._folder.locked() as lock_fd:
+                self._reap()  # of an earlier start, which must be dead
+                self._launch(jvm, lock_fd, daemon=daemon)
+        except OSError as error:
+            raise folder_error(self._folder, error) from error
 
     def wait_ready(self) -> None:
         """Return when the broker answered a metadata request of our cluster.
@@ -222,6 +216,19 @@ class EmbeddedBroker:
         trace: TracebackType | None,
     ) -> None:
         self._stop_ours()
+
+    def _launch(self, jvm: KafkaJvm, lock_fd: int, *, daemon: bool) -> None:
+        self._record = prepare(
+            self._folder,
+            jvm,
+            port=self._port,
+            cluster_id=self._expected_cluster,
+            min_free_bytes=self._min_free_mb * 2**20,
+        )
+        spawn = jvm.spawn_daemon if daemon else jvm.spawn_guarded
+        self._process, self._pid = spawn(lock_fd)
+        if self._pid:  # 0: no JVM came up, `raise_if_dead` will say why
+            self._folder.note_owner(lock_fd, self._pid)
 
     def _stop_ours(self) -> None:
         # A start may have failed because the folder is another process's.

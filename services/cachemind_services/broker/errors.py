@@ -8,12 +8,12 @@ from cachemind.errors import BrokerError
 
 
 class JarCorrupt(BrokerError):
-    """A jar in the cache folder is not the one that the lock names."""
+    """A jar is not the one that the lock names; nothing of it was run."""
 
-    def __init__(self, path: Path, expected: str, found: str) -> None:
+    def __init__(self, path: Path, expected: str, found: str, advice: str) -> None:
         super().__init__(
             f"{path.name}: expected {expected}, found {found} in {path.parent}; "
-            "nothing was started. Run `cachemind broker fetch --repair` to replace it"
+            f"nothing was started. {advice}"
         )
         self.path = path
         self.expected = expected
@@ -65,6 +65,15 @@ class DataFolderInUse(BrokerError):
         self.pid = pid
 
 
+class DataFolderUnusable(BrokerError):
+    """The system does not let us use the data folder."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"data folder {folder} cannot be used: {reason}")
+        self.folder = folder
+        self.reason = reason
+
+
 class ForeignCluster(BrokerError):
     """The data folder belongs to another Kafka cluster or node."""
 
@@ -93,12 +102,10 @@ class NoDiskSpace(BrokerError):
 
 
 class DiskFull(BrokerError):
-    """The broker ended because its disk was full."""
+    """The broker could not write, because its disk was full."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"the broker ended because no space is left on the device of {folder}"
-        )
+        super().__init__(f"no space is left on the device of data folder {folder}")
         self.folder = folder
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from cachemind_services.broker.errors import JarCorrupt
 
 LOCK_FILE: Final = "kafka.lock.json"
+REPAIR: Final = "Run `cachemind broker fetch --repair` to replace it"
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -69,17 +70,19 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def check_jar(path: Path, jar: LockedJar) -> None:
+def check_jar(path: Path, jar: LockedJar, advice: str = REPAIR) -> None:
     """Check that the file at `path` is the locked one, to the byte.
 
-    Raises: `JarCorrupt`, which names the jar.
+    Raises: `JarCorrupt`, which names the jar and says `advice`.
     """
     found_bytes = path.stat().st_size
     if found_bytes != jar.size_bytes:
-        raise JarCorrupt(path, f"{jar.size_bytes} bytes", f"{found_bytes} bytes")
+        expected = f"{jar.size_bytes} bytes"
+        raise JarCorrupt(path, expected, f"{found_bytes} bytes", advice)
     found = sha256_of(path)
     if found != jar.sha256:
-        raise JarCorrupt(path, f"SHA-256 {jar.sha256}", f"SHA-256 {found}")
+        expected = f"SHA-256 {jar.sha256}"
+        raise JarCorrupt(path, expected, f"SHA-256 {found}", advice)
 
 
 def missing_jars(folder: Path, jars: Sequence[LockedJar]) -> list[LockedJar]:

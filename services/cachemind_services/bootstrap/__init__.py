@@ -1,0 +1,1 @@
+"""The only place that names adapters and agents: puts processes together."""

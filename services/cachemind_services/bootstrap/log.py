@@ -1,0 +1,104 @@
+"""The Kafka side of every process: which log, in which encoding."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Final
+
+from cachemind.adapters.kafka_topics import LogIdentity, ensure_topics
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_view import RocksView
+from cachemind.adapters.store_rows import StoreIdentity
+from cachemind.codec import Codec
+from cachemind.core.topics import Mode, Topics, topics
+from cachemind.errors import BrokerError, InvalidSetting
+from cachemind.types import Partition
+from cachemind_services.broker import EmbeddedBroker
+from cachemind_services.settings import BOOTSTRAP, Settings
+
+TOPICS_DEADLINE_S: Final = 20.0
+
+
+def kafka_of(settings: Settings) -> dict[str, str]:
+    """Return the librdkafka properties to connect with.
+
+    Without `bootstrap.servers` they lead to the embedded broker of the data folder.
+    Raises: `BrokerError` where none runs there.
+    """
+    if not settings.embedded:
+        return dict(settings.kafka)
+    status = EmbeddedBroker(settings.broker_dir).status()
+    if status.bootstrap_servers is None:
+        raise BrokerError(
+            f"no Kafka is named by --bootstrap-servers and none runs on "
+            f"{settings.broker_dir}; `cachemind broker start` starts one"
+        )
+    return {**settings.kafka, BOOTSTRAP: status.bootstrap_servers}
+
+
+def topics_of(settings: Settings) -> Topics:
+    """Return the topics that these settings ask for. Raises: `InvalidSetting`."""
+    mode = Mode.PRODUCTION if settings.production else Mode.DEVELOPMENT
+    try:
+        return topics(settings.partitions, mode, settings.topic_prefix)
+    except ValueError as error:
+        raise InvalidSetting("CACHEMIND_TOPIC_PREFIX", str(error)) from error
+
+
+def identify(settings: Settings, deadline_s: float = TOPICS_DEADLINE_S) -> LogIdentity:
+    """Create or check the topics and return which log this is.
+
+    Raises: `TopicMisconfigured`, `LogUnavailable`, `LogRejected`, `InvalidSetting`.
+    """
+    return ensure_topics(kafka_of(settings), topics_of(settings).all(), deadline_s)
+
+
+def codec_of(settings: Settings) -> Codec:
+    """Return the codec: Confluent framing with a registry, else single-object.
+
+    Raises: `InvalidSetting`, `LogUnavailable`, `LogRejected`.
+    """
+    if not settings.schema_registry_url:
+        return Codec()
+    # Imported here: the extra that it needs is not installed by default.
+    from cachemind.adapters.registry import RegistryIds
+
+    ids = RegistryIds(settings.schema_registry_url, topics_of(settings).wal.name)
+    codec = Codec(ids)
+    codec.prepare()
+    return codec
+
+
+def store_path(settings: Settings, partition: int) -> Path:
+    """Return the folder of one partition's store."""
+    return settings.data_dir / "store" / str(partition)
+
+
+def store_identity(
+    settings: Settings, log: LogIdentity, partition: int
+) -> StoreIdentity:
+    """Return what binds one partition's store to `log`."""
+    return StoreIdentity(
+        cluster_id=log.cluster_id,
+        topic_id=log.topic_ids[topics_of(settings).wal.name],
+        partition=Partition(partition),
+    )
+
+
+def open_views(settings: Settings, log: LogIdentity | None) -> list[RocksView]:
+    """Return a view of every partition's store; of any log's where `log` is None."""
+    memory = RocksMemory()
+    return [
+        RocksView(
+            store_path(settings, number),
+            memory,
+            identity=None if log is None else store_identity(settings, log, number),
+        )
+        for number in range(settings.partitions)
+    ]
+
+
+def host_name() -> str:
+    """Return this machine's name, as far as it tells."""
+    return socket.gethostname() or "localhost"

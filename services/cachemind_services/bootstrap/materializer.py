@@ -1,0 +1,113 @@
+"""Builds and runs the materializer."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+from cachemind.adapters.kafka_groups import KafkaGroupOffsets
+from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_store import RocksStore
+from cachemind.agents.materializer import MaterializerDeps, run_materializer
+from cachemind.types import Partition
+from cachemind_services.bootstrap.log import (
+    codec_of,
+    identify,
+    kafka_of,
+    store_identity,
+    store_path,
+    topics_of,
+)
+from cachemind_services.fold_metrics import PrometheusFoldMetrics
+from cachemind_services.settings import Settings
+
+CLOSE_S: Final = 2.0
+WAIT_S: Final = 2.0
+"""Of the reader and the group's admin client: shorter than a step of the stop."""
+
+
+def run(settings: Settings) -> int:
+    """Fold until SIGTERM; return the exit code of `run_materializer`.
+
+    Raises: `StoreLocked`, `StoreMismatch`, `TopicMisconfigured`, `LogUnavailable`.
+    """
+    stores = _open_stores(settings, identify(settings))
+    return asyncio.run(_run(settings, stores))
+
+
+async def _run(settings: Settings, stores: dict[Partition, RocksStore]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with ExitStack() as closers:
+        return await run_materializer(_deps(settings, stores, stop, closers))
+
+
+def _deps(
+    settings: Settings,
+    stores: dict[Partition, RocksStore],
+    stop: asyncio.Event,
+    closers: ExitStack,
+) -> MaterializerDeps:
+    kafka, topics = kafka_of(settings), topics_of(settings)
+    group = settings.group_id or default_group(settings)
+    letters = KafkaWriter(kafka, topics.dlq.name)
+    closers.callback(letters.close, CLOSE_S)
+    reader = closers.enter_context(
+        closing(KafkaReader(kafka, topics.wal.name, request_s=WAIT_S))
+    )
+    offsets = closers.enter_context(
+        closing(KafkaGroupOffsets(kafka, group, topics.wal.name, WAIT_S))
+    )
+    return MaterializerDeps(
+        decoder=codec_of(settings),
+        reader=reader,
+        stores=stores,
+        dead_letters=letters,
+        group_offsets=offsets,
+        kafka=kafka,
+        wal_topic=topics.wal.name,
+        group=group,
+        metrics=PrometheusFoldMetrics(),
+        stop=stop,
+        patience_s=settings.watchdog_s,
+    )
+
+
+def default_group(settings: Settings) -> str:
+    """Return the consumer group of this host's stores: one of its own, kept."""
+    path = settings.data_dir / "store" / "id"
+    if not path.exists():
+        _write_new(path, secrets.token_hex(4))
+    store_id = path.read_text(encoding="ascii").strip()
+    return f"{settings.topic_prefix}.materializer.{store_id}"
+
+
+def _write_new(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(text, encoding="ascii")
+    scratch.replace(path)
+
+
+def _open_stores(settings: Settings, log: LogIdentity) -> dict[Partition, RocksStore]:
+    """Return every partition's store, or none open where one fails to."""
+    memory = RocksMemory()
+    stores: dict[Partition, RocksStore] = {}
+    with ExitStack() as opened:
+        for number in range(settings.partitions):
+            identity = store_identity(settings, log, number)
+            store = RocksStore(store_path(settings, number), identity, memory)
+            opened.callback(store.close)
+            stores[Partition(number)] = store
+        # From here on the materializer closes them, in order with its own stop.
+        opened.pop_all()
+    return stores

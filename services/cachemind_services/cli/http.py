@@ -1,0 +1,107 @@
+"""The few HTTP calls that the command line makes to a gateway."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from cachemind.errors import CacheError, InvalidSetting
+from cachemind_services.cli.options import CLIENT, add_settings, settings_from
+
+TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A gateway's answer; header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the parsed body. Raises: `CacheError` where it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise CacheError(
+                f"the gateway answered {self.status} and no JSON"
+            ) from error
+
+    def expect(self, *statuses: int) -> Answer:
+        """Return self. Raises: `CacheError` with the gateway's own words."""
+        if self.status in statuses:
+            return self
+        problem = self.json()
+        error = problem.get("error", {}) if isinstance(problem, dict) else {}
+        message = error.get("message") if isinstance(error, dict) else None
+        raise CacheError(f"{self.status}: {message or 'no reason given'}")
+
+
+def add_client(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the gateway is and who asks."""
+    parser.add_argument("--url", help="gateway, for example http://127.0.0.1:8080")
+    parser.add_argument(
+        "--api-key", default="", help="sent as Bearer, as the application does"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(parser, CLIENT)
+
+
+def call(
+    arguments: argparse.Namespace,
+    method: str,
+    target: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Return the gateway's answer. Raises: `CacheError` where there is none."""
+    connection = _connect(arguments)
+    sent = {"content-type": "application/json", **(headers or {})}
+    if arguments.api_key:
+        sent["authorization"] = f"Bearer {arguments.api_key}"
+    payload = None if body is None else json.dumps(body).encode()
+    try:
+        connection.request(method, target, payload, sent)
+        response = connection.getresponse()
+        return Answer(
+            status=response.status,
+            headers={name.lower(): value for name, value in response.getheaders()},
+            body=response.read(),
+        )
+    except (OSError, http.client.HTTPException) as error:
+        raise CacheError(f"no gateway answers: {error}") from error
+    finally:
+        connection.close()
+
+
+def _connect(arguments: argparse.Namespace) -> http.client.HTTPConnection:
+    settings = settings_from(arguments)
+    if arguments.url is None and settings.uds is not None:
+        return _UnixConnection(str(settings.uds))
+    parts = urlsplit(arguments.url or f"http://{settings.host}:{settings.port}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidSetting("--url", "must be a URL such as http://127.0.0.1:8080")
+    kind = (
+        http.client.HTTPSConnection
+        if parts.scheme == "https"
+        else http.client.HTTPConnection
+    )
+    return kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)

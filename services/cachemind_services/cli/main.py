@@ -1,0 +1,88 @@
+"""`cachemind`: one program, a subcommand a module.
+
+Results go to standard output, messages to standard error. Exit 0: done or
+verified; 1: failed; 2: wrong usage or settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from cachemind import __version__
+from cachemind.errors import CacheError, InvalidRequest, InvalidSetting
+from cachemind_services.cli import (
+    brokers,
+    demos,
+    doctor,
+    entries,
+    roles,
+    serve,
+    stats,
+    tail,
+)
+from cachemind_services.process import stop_with_parent
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class Command(Protocol):
+    """What a subcommand's module offers."""
+
+    def add_to(
+        self, commands: argparse._SubParsersAction[argparse.ArgumentParser]
+    ) -> None:
+        """Add one or more parsers, each with its `run` as a default."""
+        ...
+
+
+_COMMANDS: Final = (serve, roles, brokers, entries, stats, tail, doctor, demos)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole program."""
+    top = argparse.ArgumentParser(
+        prog="cachemind",
+        description="A semantic cache for LLM responses, with Kafka as its log.",
+    )
+    top.add_argument("--version", action="version", version=f"cachemind {__version__}")
+    top.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        cast(Command, command).add_to(commands)
+    return top
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    arguments = parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        if arguments.parent_pid is not None:
+            stop_with_parent(arguments.parent_pid)
+        return cast(int, arguments.run(arguments))
+    except (InvalidSetting, InvalidRequest) as error:
+        print(f"cachemind: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except CacheError as error:
+        print(f"cachemind: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except (KeyboardInterrupt, BrokenPipeError):
+        return EXIT_FAILED
+
+
+def entry() -> None:
+    """Run the program for the console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    entry()

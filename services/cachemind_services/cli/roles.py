@@ -1,0 +1,35 @@
+"""`cachemind materializer`, and the worker that `serve` and `gateway` start."""
+
+from __future__ import annotations
+
+import argparse
+
+from cachemind_services.cli.options import SERVICE, add_settings, settings_from
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the parsers of the two roles."""
+    fold = commands.add_parser("materializer", help="fold the log into the stores")
+    add_settings(fold, SERVICE)
+    fold.set_defaults(run=run_materializer)
+    worker = commands.add_parser("gateway-worker")
+    worker.add_argument("--fd", type=int, action="append", required=True)
+    worker.add_argument("--number", type=int, required=True)
+    add_settings(worker, SERVICE)
+    worker.set_defaults(run=run_worker)
+
+
+def run_materializer(arguments: argparse.Namespace) -> int:
+    """Fold until told to stop. Exit 0, or 3 where the watchdog ended it."""
+    # Imported here: the other commands must not pay for Faust.
+    from cachemind_services.bootstrap import materializer
+
+    return materializer.run(settings_from(arguments))
+
+
+def run_worker(arguments: argparse.Namespace) -> int:
+    """Serve HTTP on inherited sockets until told to stop."""
+    # Imported here: the other commands must not pay for the encoder.
+    from cachemind_services.bootstrap import gateway
+
+    return gateway.run(settings_from(arguments), arguments.fd, arguments.number)

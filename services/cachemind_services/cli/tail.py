@@ -1,0 +1,80 @@
+"""`cachemind tail`: follow the WAL, decoded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+
+from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
+from cachemind.events import Envelope
+from cachemind.ports import LogReader, LogRecord
+from cachemind.types import Offset, Partition
+from cachemind_services.cli.describe import describe, line
+from cachemind_services.cli.options import LOG, add_settings, settings_from
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("tail", help="follow the WAL, decoded")
+    parser.add_argument("--last", type=int, default=10, help="records a partition")
+    parser.add_argument("--from-beginning", action="store_true")
+    parser.add_argument(
+        "--no-follow", action="store_true", help="stop at the end of the log"
+    )
+    parser.add_argument(
+        "--bodies", action="store_true", help="show prompts, responses, vectors too"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_settings(parser, (*LOG, "partitions"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print events, oldest first within a partition, until interrupted."""
+    # Imported here: commands that need no Kafka must not pay for it.
+    from cachemind_services.bootstrap.tools import open_log
+
+    with open_log(settings_from(arguments)) as log:
+        bounds = {number: log.reader.bounds(number) for number in log.partitions}
+        starts = {
+            number: first if arguments.from_beginning else _back(first, end, arguments)
+            for number, (first, end) in bounds.items()
+        }
+        ends = {number: end for number, (_, end) in bounds.items()}
+        batches: Iterable[Iterable[LogRecord]]
+        if arguments.no_follow:
+            batches = _until(log.reader, starts, ends)
+        else:
+            batches = log.follower.follow(starts, lambda: False)
+        for batch in batches:
+            for record in batch:
+                print(_shown(record, log.codec.decode, arguments))
+            sys.stdout.flush()
+    return 0
+
+
+def _back(first: Offset, end: Offset, arguments: argparse.Namespace) -> Offset:
+    return Offset(max(first, end - arguments.last))
+
+
+def _until(
+    reader: LogReader,
+    starts: Mapping[Partition, Offset],
+    ends: Mapping[Partition, Offset],
+) -> Iterable[Iterable[LogRecord]]:
+    for number, start in starts.items():
+        yield from reader.read(number, start, ends[number])
+
+
+def _shown(record: LogRecord, decode: Callable[[bytes], Envelope], arguments: argparse.Namespace) -> str:
+    try:
+        envelope = decode(record.value or b"")
+    except (UndecodableRecord, UnknownSchema, InvalidEvent) as error:
+        shown = {"lsn": str(record.lsn), "kind": "?", "error": str(error)}
+        return json.dumps(shown) if arguments.json else f"{record.lsn:<10} {error}"
+    described = describe(envelope, record.lsn, bodies=arguments.bodies)
+    if arguments.json:
+        return json.dumps(described, ensure_ascii=False)
+    return line(described)

@@ -1,0 +1,60 @@
+"""Prometheus metrics of a materializer. Labels are partitions and fixed words."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from cachemind.core.state import Effect
+from cachemind.types import Offset, Partition
+
+
+class PrometheusFoldMetrics:
+    """`FoldMetrics` for Prometheus.
+
+    Under `PROMETHEUS_MULTIPROC_DIR` the gateway's `/metrics` shows these as well.
+    """
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self._events = Counter(
+            "cachemind_fold_events",
+            "Events folded, by kind and what they did.",
+            ["partition", "kind", "effect"],
+            registry=registry,
+        )
+        self._dead = Counter(
+            "cachemind_dead_letters",
+            "Records sent to the dead-letter topic.",
+            ["partition", "reason"],
+            registry=registry,
+        )
+        self._lag = Gauge(
+            "cachemind_fold_lag_records",
+            "Records on the log that are not folded yet, at most.",
+            ["partition"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+        self._applied = Gauge(
+            "cachemind_fold_applied_offset",
+            "Offset of the last record folded.",
+            ["partition"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+
+    def folded(self, partition: Partition, kind: str, effect: Effect) -> None:
+        """One event of `kind` had `effect`."""
+        self._events.labels(partition, kind, effect.value).inc()
+
+    def dead_lettered(self, partition: Partition, reason: str) -> None:
+        """One record went to the dead-letter topic."""
+        self._dead.labels(partition, reason).inc()
+
+    def fold_lag(self, partition: Partition, records: int) -> None:
+        """`records` at most are committed on the log and not folded yet."""
+        self._lag.labels(partition).set(records)
+
+    def progressed(self, partition: Partition, applied: Offset) -> None:
+        """The store now holds everything up to `applied`."""
+        self._applied.labels(partition).set(applied)

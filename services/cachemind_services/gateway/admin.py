@@ -1,0 +1,281 @@
+"""`/v1/cachemind/*`: look at a namespace, store by hand, invalidate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+
+from cachemind.core import entry_bytes
+from cachemind.core.admission import Admitted
+from cachemind.core.canonical import canonical
+from cachemind.core.completion import Json, JsonObject, check_completion
+from cachemind.core.digest import to_hex
+from cachemind.core.state import Entry
+from cachemind.errors import (
+    InvalidEvent,
+    InvalidRequest,
+    LogError,
+    LogRejected,
+    MalformedCompletion,
+)
+from cachemind.events import Evidence, Invalidated, SelectorKind
+from cachemind.types import HASH_BYTES, ExactKey, Lsn
+from cachemind_services.gateway.admission import AdmissionDesk
+from cachemind_services.gateway.call import Call
+from cachemind_services.gateway.chat import ChatHandler
+from cachemind_services.gateway.deps import GatewayDeps
+from cachemind_services.gateway.entries import Entries
+from cachemind_services.gateway.follower import Follower
+from cachemind_services.gateway.http_io import (
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+    send_error,
+    send_invalid,
+    send_json,
+)
+from cachemind_services.gateway.writes import Writes
+
+PREFIX: Final = "/v1/cachemind/"
+FOLD_WAIT_S: Final = 2.0
+_MOST_TAGS: Final = 64
+_LONGEST_TEXT: Final = 1024
+_RULE: Final = "put"
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+class Admin:
+    """The gateway's own API. It acts in the gateway's namespace only.
+
+    What is put is stored for the caller's own credential, exactly as if upstream
+    had answered it.
+    """
+
+    def __init__(
+        self,
+        deps: GatewayDeps,
+        chat: ChatHandler,
+        entries: Entries,
+        writes: Writes,
+        desk: AdmissionDesk,
+        follower: Follower,
+    ) -> None:
+        self._deps = deps
+        self._chat = chat
+        self._entries = entries
+        self._writes = writes
+        self._desk = desk
+        self._follower = follower
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await self._route(scope, receive, send)
+        except InvalidRequest as error:
+            await send_invalid(send, error)
+        except LogRejected as error:
+            await send_error(send, 413, str(error), code="log_rejected")
+        except LogError as error:
+            retry = ((b"retry-after", b"1"),)
+            await send_error(
+                send, 503, str(error), code="wal_unavailable", headers=retry
+            )
+        except ClientGone:
+            return
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].removeprefix(PREFIX)
+        method = scope["method"]
+        if (method, path) == ("GET", "stats"):
+            await send_json(send, 200, self._stats())
+        elif (method, path) == ("POST", "entries"):
+            await self._put(scope, receive, send)
+        elif (method, path) == ("POST", "invalidate"):
+            await self._invalidate(scope, receive, send)
+        elif method == "GET" and path.startswith("entries/"):
+            await self._entry(path.removeprefix("entries/"), send)
+        else:
+            await send_error(send, 404, "no such call", code="not_found")
+
+    def _stats(self) -> Mapping[str, object]:
+        state, follower = self._follower.state, self._follower
+        return {
+            "namespace": state.namespace,
+            "version": state.version,
+            "timeline": state.timeline,
+            "digest": to_hex(state.digest),
+            "entries": state.entries,
+            "entry_bytes": state.entry_bytes,
+            "applied": str(Lsn(follower.partition, follower.applied)),
+            "counts": state.counts,
+        }
+
+    async def _entry(self, text: str, send: Send) -> None:
+        if len(text) != 2 * HASH_BYTES or not _HEX.issuperset(text):
+            raise InvalidRequest("key", "must be 64 lower-case hex characters")
+        raw = self._entries.raw(ExactKey(bytes.fromhex(text)))
+        if raw is None:
+            await send_error(send, 404, "there is no entry at this key", param="key")
+        else:
+            await send_json(send, 200, shown(entry_bytes.decode(raw)))
+
+    async def _put(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fields = await self._fields(receive)
+        call = self._chat.understand(
+            time.perf_counter(), scope, _object_body(fields, "request")
+        )
+        completion = _completion(fields, call)
+        keys = call.keys
+        if keys is None:
+            raise InvalidRequest("request", "is too large to be stored")
+        response = canonical(completion)
+        policy = self._deps.settings.policy
+        if len(response) > policy.max_entry_bytes:
+            raise InvalidRequest(
+                "response", f"is larger than {policy.max_entry_bytes} bytes", status=413
+            )
+        decision = Admitted(
+            ttl_ms=_ttl_ms(fields, policy.default_ttl_ms, policy.max_ttl_ms),
+            evidence=Evidence(
+                rule=_RULE,
+                upstream_status=0,
+                streamed=False,
+                entropy_nats=None,
+                confidence_ratio=None,
+            ),
+            finish_reason=_finish_reason(completion),
+        )
+        vector = await self._desk.vector(keys.prompt)
+        stored = self._desk.event(call, keys, decision, response, vector, _tags(fields))
+        lsn = await self._writes.store(stored, call.trace.trace_id)
+        await send_json(
+            send,
+            201,
+            {
+                "key": keys.exact_key.hex(),
+                "lsn": str(lsn),
+                "snapshot_id": stored.snapshot_id,
+                "ttl_ms": stored.ttl_ms,
+            },
+        )
+
+    async def _invalidate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fields = await self._fields(receive)
+        kind = _text(fields, "kind")
+        if kind not in list(SelectorKind):
+            raise InvalidRequest("kind", "must be one of " + ", ".join(SelectorKind))
+        try:
+            event = Invalidated(
+                kind=SelectorKind(kind),
+                value=_text(fields, "value", ""),
+                reason=_text(fields, "reason", ""),
+            )
+        except InvalidEvent as error:
+            raise InvalidRequest(error.field, error.problem) from error
+        lsn = await self._writes.invalidate(event, self._chat.trace(scope).trace_id)
+        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
+        await send_json(
+            send, 200 if folded else 202, {"lsn": str(lsn), "folded": folded}
+        )
+
+    async def _fields(self, receive: Receive) -> JsonObject:
+        body = await read_body(receive, self._deps.settings.max_body_bytes)
+        try:
+            fields = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise InvalidRequest("body", "is not JSON") from error
+        if not isinstance(fields, dict):
+            raise InvalidRequest("body", "must be an object")
+        return fields
+
+
+def shown(entry: Entry) -> dict[str, object]:
+    """Return an entry as JSON shows it: hashes in hex, the response parsed."""
+    return {
+        "key": entry.exact_key.hex(),
+        "context_key": entry.context_key.hex(),
+        "version": entry.version,
+        "timeline": entry.timeline,
+        "offset": entry.offset,
+        "stored_at_ns": entry.stored_at_ns,
+        "expires_at_ns": entry.expires_at_ns,
+        "pinned": entry.pinned,
+        "right": entry.right,
+        "wrong": entry.wrong,
+        "model": entry.model,
+        "parameters": orjson.Fragment(entry.parameters),
+        "finish_reason": entry.finish_reason,
+        "tags": entry.tags,
+        "snapshot_id": entry.snapshot_id,
+        "semantic_key": entry.semantic_key,
+        "encoder_id": entry.encoder_id,
+        "prompt": entry.prompt,
+        "prompt_hash": entry.prompt_hash.hex(),
+        "request_hash": entry.request_hash.hex(),
+        "response_hash": entry.response_hash.hex(),
+        "response": orjson.Fragment(entry.response),
+    }
+
+
+def _object_body(fields: JsonObject, name: str) -> bytes:
+    value = fields.get(name)
+    if not isinstance(value, dict):
+        raise InvalidRequest(name, "must be an object")
+    return orjson.dumps(value)
+
+
+def _completion(fields: JsonObject, call: Call) -> JsonObject:
+    completion = fields.get("response")
+    if not isinstance(completion, dict):
+        raise InvalidRequest("response", "must be an object")
+    try:
+        check_completion(completion)
+    except MalformedCompletion as error:
+        raise InvalidRequest("response", error.reason) from error
+    choices = completion["choices"]
+    if call.keys is not None and isinstance(choices, list):
+        wanted = call.keys.request.n
+        if len(choices) != wanted:
+            raise InvalidRequest("response.choices", f"must be {wanted}, as n says")
+    return completion
+
+
+def _finish_reason(completion: JsonObject) -> str:
+    choices = completion["choices"]
+    first = choices[0] if isinstance(choices, list) else None
+    return str(first["finish_reason"]) if isinstance(first, dict) else ""
+
+
+def _ttl_ms(fields: JsonObject, default_ms: int, most_ms: int) -> int:
+    ttl_s = fields.get("ttl_s")
+    if ttl_s is None:
+        return min(default_ms, most_ms)
+    if type(ttl_s) is not int or ttl_s < 1:
+        raise InvalidRequest("ttl_s", "must be whole seconds above 0")
+    return min(ttl_s * 1_000, most_ms)
+
+
+def _tags(fields: JsonObject) -> tuple[str, ...]:
+    tags = fields.get("tags")
+    if tags is None:
+        return ()
+    if not isinstance(tags, list) or len(tags) > _MOST_TAGS:
+        raise InvalidRequest("tags", f"must be a list of at most {_MOST_TAGS}")
+    return tuple(_checked(f"tags[{index}]", tag) for index, tag in enumerate(tags))
+
+
+def _text(fields: JsonObject, name: str, default: str | None = None) -> str:
+    return _checked(name, fields.get(name, default))
+
+
+def _checked(name: str, value: Json) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InvalidRequest(
+            name, f"must be a string of at most {_LONGEST_TEXT} characters"
+        )
+    return value

@@ -1,0 +1,397 @@
+"""`POST /v1/chat/completions`: look up, answer, or fetch and remember."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from cachemind.core.cache_control import parse_controls, tighten
+from cachemind.core.canonical import ambiguous
+from cachemind.core.identifiers import TraceContext
+from cachemind.core.keys import RequestKeys, derive_keys, prompt_hash, prompt_text
+from cachemind.core.request import parse_chat
+from cachemind.errors import CacheError, InvalidRequest, LogError, UpstreamUnavailable
+from cachemind.events import Outcome, Read
+from cachemind.types import Lsn
+from cachemind_services.gateway.answers import (
+    common_fields,
+    hit_body,
+    hit_fields,
+    miss_fields,
+)
+from cachemind_services.gateway.call import Call, elapsed_s, key_of, trace_of
+from cachemind_services.gateway.deps import (
+    NO_ENCODER,
+    GatewayDeps,
+    OnWalFailure,
+    WalAck,
+)
+from cachemind_services.gateway.fetcher import Errand, Fetcher
+from cachemind_services.gateway.flight import Flight, Listener
+from cachemind_services.gateway.follower import Follower
+from cachemind_services.gateway.http_io import (
+    ClientGone,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    disconnected,
+    read_body,
+    send_error,
+    send_invalid,
+    send_whole,
+)
+from cachemind_services.gateway.identity import Ids, Tenants, derived_key
+from cachemind_services.gateway.look import Look, Reader
+from cachemind_services.gateway.wal_session import WalSession
+
+_GATEWAY_TIMEOUT: Final = 504
+_UNAVAILABLE: Final = 503
+_WAL_UNAVAILABLE: Final = "wal-unavailable"
+_LOG: Final = logging.getLogger("cachemind.gateway")
+_RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+FlightKey = tuple[bytes, bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Miss:
+    """A request that waits for upstream. `ack` is None where nothing is logged."""
+
+    call: Call
+    look: Look
+    flight: Flight
+    joined: bool
+    ack: asyncio.Future[Lsn] | None
+
+
+class ChatHandler:
+    """Answers chat completion requests of one namespace."""
+
+    def __init__(
+        self,
+        deps: GatewayDeps,
+        ids: Ids,
+        wal: WalSession,
+        follower: Follower,
+        reader: Reader,
+        fetcher: Fetcher,
+    ) -> None:
+        self._deps = deps
+        self._settings = settings = deps.settings
+        self._metrics = deps.metrics
+        self._clock = deps.clock
+        self._ids = ids
+        self._wal = wal
+        self._follower = follower
+        self._reader = reader
+        self._fetcher = fetcher
+        self._acked = settings.wal_ack is WalAck.ACKED
+        self._refuses = settings.on_wal_failure is OnWalFailure.REFUSE
+        self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
+        self._tenants = Tenants(
+            settings.secret,
+            settings.namespace,
+            shared=settings.policy.share_across_credentials,
+        )
+        embedder = deps.embedder
+        self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
+        self._flights: dict[FlightKey, Flight] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        try:
+            body = await read_body(receive, self._settings.max_body_bytes)
+            call = self.understand(started, scope, body)
+        except InvalidRequest as error:
+            self._metrics.invalid.inc()
+            await send_invalid(send, error)
+            return
+        except ClientGone:
+            return
+        await self._answer(call, receive, send)
+        self._metrics.total.observe(elapsed_s(call))
+
+    def understand(self, started: float, scope: Scope, body: bytes) -> Call:
+        """Return the request with its keys and what its controls allow.
+
+        Raises: `InvalidRequest` naming the field.
+        """
+        raw_headers = scope["headers"]
+        headers = dict(raw_headers)
+        effective = tighten(self._settings.policy, parse_controls(raw_headers))
+        trace = trace_of(headers, self._ids)
+        if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
+            keys, text = None, sha256(body).hexdigest()
+        else:
+            request = parse_chat(body)
+            keys = derive_keys(
+                request,
+                self._settings.namespace,
+                self._tenants.of(headers),
+                self._encoder_id,
+            )
+            text = prompt_text(request)
+        return Call(
+            started=started,
+            scope=scope,
+            headers=headers,
+            body=body,
+            trace=trace,
+            keys=keys,
+            effective=effective,
+            prompt_hash=prompt_hash(self._prompt_key, text),
+        )
+
+    def trace(self, scope: Scope) -> TraceContext:
+        """Return the trace of a request, the caller's or a new one."""
+        return trace_of(dict(scope["headers"]), self._ids)
+
+    async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
+        keys = call.keys
+        if keys is None or call.effective.bypass:
+            reason = "not-parsed" if keys is None else "mode-off"
+            look = Look(outcome=Outcome.BYPASS, reason=reason)
+            await self._miss(call, look, receive, send)
+            return
+        look = self._reader.exact(call, keys)
+        if look.served is None and call.effective.lookup:
+            look = await self._reader.semantic(call, keys, look)
+        if look.served is None:
+            await self._miss(call, look, receive, send)
+        else:
+            await self._hit(call, keys, look, receive, send)
+
+    # ---- hits ----------------------------------------------------------------------
+
+    async def _hit(
+        self, call: Call, keys: RequestKeys, look: Look, receive: Receive, send: Send
+    ) -> None:
+        served = look.served
+        assert served is not None  # noqa: S101 - the caller saw to it
+        request = keys.request
+        try:
+            body = hit_body(
+                served, stream=request.stream, include_usage=request.include_usage
+            )
+            ack = self._wal.read(self._read(call, look))
+            lsn = await ack if self._acked else None
+        except LogError:
+            await self._without_log(call, receive, send)
+            return
+        now_ns = self._clock.now_ns()
+        fields = hit_fields(call, look, served, now_ns, request.stream)
+        fields += self._common(call, look, lsn)
+        self._metrics.outcomes[look.outcome].inc()
+        self._metrics.added.observe(elapsed_s(call))
+        await send_whole(send, 200, fields, body)
+
+    # ---- misses --------------------------------------------------------------------
+
+    async def _miss(self, call: Call, look: Look, receive: Receive, send: Send) -> None:
+        if call.effective.only_if_cached:
+            await self._not_cached(call, look, send)
+            return
+        flight = self._flights.get(key) if (key := _flight_key(call)) else None
+        if flight is not None and not flight.joinable:
+            flight = None
+        if flight is not None:
+            look = replace(look, reason=look.reason or "joined")
+        try:
+            ack = self._wal.read(self._read(call, look))
+        except LogError:
+            await self._without_log(call, receive, send)
+            return
+        if flight is None:
+            flight = self._start(call, look, key)
+            joined = False
+        else:
+            self._metrics.joined.inc()
+            joined = True
+        await self._listen(
+            _Miss(call, look, flight, joined=joined, ack=ack), receive, send
+        )
+
+    async def _not_cached(self, call: Call, look: Look, send: Send) -> None:
+        """Answer 504 in place of going upstream, as RFC 9111 section 5.2.1.7 asks."""
+        look = replace(look, reason=look.reason or "only-if-cached")
+        lsn: Lsn | None = None
+        try:
+            ack = self._wal.read(self._read(call, look))
+            lsn = await ack if self._acked else None
+        except LogError:
+            if self._refuses:
+                await self._refuse(send)
+                return
+        self._metrics.outcomes[look.outcome].inc()
+        status = (b"cache-status", b"CacheMind; detail=only-if-cached")
+        fields = (status, *self._common(call, look, lsn))
+        message = "the answer is not cached, and only-if-cached forbids to fetch it"
+        await send_error(
+            send, _GATEWAY_TIMEOUT, message, code="not_cached", headers=fields
+        )
+
+    async def _without_log(self, call: Call, receive: Receive, send: Send) -> None:
+        """Answer while the log is away: refuse, or upstream only and nothing cached."""
+        look = Look(outcome=Outcome.BYPASS, reason=_WAL_UNAVAILABLE)
+        self._wal.probe(self._read(call, look))
+        if self._refuses:
+            await self._refuse(send)
+        elif call.effective.only_if_cached:
+            await self._not_cached(call, look, send)
+        else:
+            flight = self._start(call, look, None)
+            miss = _Miss(call, look, flight, joined=False, ack=None)
+            await self._listen(miss, receive, send)
+
+    async def _refuse(self, send: Send) -> None:
+        await send_error(
+            send,
+            _UNAVAILABLE,
+            "the write-ahead log does not answer",
+            code="wal_unavailable",
+            headers=_RETRY_AFTER,
+        )
+
+    def _start(self, call: Call, look: Look, key: FlightKey | None) -> Flight:
+        flight = Flight(self._settings.max_cacheable_bytes)
+        errand = Errand(call, _not_captured(call, look), look.vector)
+        task = asyncio.create_task(self._fetcher.run(flight, errand))
+        flight.task = task
+        self.tasks.add(task)
+        if key is not None:
+            self._flights[key] = flight
+
+        def landed(task: asyncio.Task[None]) -> None:
+            self.tasks.discard(task)
+            if key is not None and self._flights.get(key) is flight:
+                del self._flights[key]
+
+        task.add_done_callback(landed)
+        return flight
+
+    async def _listen(self, miss: _Miss, receive: Receive, send: Send) -> None:
+        listener = miss.flight.join()
+        watcher = asyncio.create_task(disconnected(receive))
+        watcher.add_done_callback(lambda _: listener.hang_up())
+        try:
+            await self._pass_on(miss, listener, send)
+        except ClientGone:
+            pass
+        finally:
+            watcher.cancel()
+            listener.leave()
+
+    async def _pass_on(self, miss: _Miss, listener: Listener, send: Send) -> None:
+        try:
+            head = await listener.head()
+            look, lsn = await self._logged(miss)
+        except UpstreamUnavailable as error:
+            await self._upstream_failed(miss, error, send)
+            return
+        except LogError:
+            await self._refuse(send)
+            return
+        self._metrics.outcomes[look.outcome].inc()
+        if look.reason or head.reason:
+            self._metrics.reasons.labels(look.reason or head.reason).inc()
+        spent_s = 0.0 if miss.joined else miss.flight.upstream_s
+        self._metrics.added.observe(max(elapsed_s(miss.call) - spent_s, 0.0))
+        fields = miss_fields(look, head, joined=miss.joined)
+        fields += self._common(miss.call, look, head.lsn or lsn)
+        await send(
+            {"type": "http.response.start", "status": head.status, "headers": fields}
+        )
+        await self._relay(listener, send)
+
+    async def _relay(self, listener: Listener, send: Send) -> None:
+        try:
+            while (body := await listener.next()) is not None:
+                message = {"type": "http.response.body", "body": body}
+                await send({**message, "more_body": True})
+        except CacheError as error:
+            # Returning without the last message makes the server cut the connection:
+            # the client must not take half an answer for a whole one.
+            _LOG.warning("an answer was cut short: %s", error)
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _logged(self, miss: _Miss) -> tuple[Look, Lsn | None]:
+        """Return the look-up's LSN; a bypass where the log took too long."""
+        if miss.ack is None or not self._acked:
+            return miss.look, None
+        try:
+            return miss.look, await miss.ack
+        except LogError:
+            if self._refuses:
+                raise
+            outcome = Outcome.BYPASS
+            return replace(miss.look, outcome=outcome, reason=_WAL_UNAVAILABLE), None
+
+    async def _upstream_failed(
+        self, miss: _Miss, error: UpstreamUnavailable, send: Send
+    ) -> None:
+        self._metrics.outcomes[miss.look.outcome].inc()
+        fields = miss_fields(miss.look, None, joined=miss.joined)
+        fields += self._common(miss.call, miss.look, None)
+        await send_error(
+            send,
+            error.status,
+            str(error),
+            code="upstream_unavailable",
+            headers=tuple(fields),
+        )
+
+    # ---- both ----------------------------------------------------------------------
+
+    def _common(self, call: Call, look: Look, lsn: Lsn | None) -> list[Header]:
+        version = self._follower.state.version
+        return common_fields(call, look, version, lsn, self._ids.span())
+
+    def _read(self, call: Call, look: Look) -> Read:
+        served = look.served
+        return Read(
+            trace_id=call.trace.trace_id,
+            principal=self._settings.principal,
+            occurred_at_ns=self._clock.now_ns(),
+            outcome=look.outcome,
+            exact_key=key_of(call),
+            matched_key=look.matched_key,
+            similarity=look.similarity,
+            strategy=look.strategy,
+            version_seen=self._follower.state.version,
+            prompt_hash=call.prompt_hash,
+            response_hash=None if served is None else served.response_hash,
+            reason=look.reason,
+        )
+
+
+def _encoded(headers: dict[bytes, bytes]) -> bool:
+    return headers.get(b"content-encoding", b"identity") != b"identity"
+
+
+def _flight_key(call: Call) -> FlightKey | None:
+    """Return what another request must equal to share this one's answer.
+
+    None where the request wants an answer of its own, or where upstream may read
+    the body in another way than we do.
+    """
+    keys, effective = call.keys, call.effective
+    if keys is None or not effective.lookup or not effective.store:
+        return None
+    if ambiguous(call.body):
+        return None
+    request = keys.request
+    return keys.exact_key, request.stream, request.include_usage
+
+
+def _not_captured(call: Call, look: Look) -> str:
+    """Return why the answer is not to be stored, "" where it may be."""
+    if look.outcome is Outcome.BYPASS:
+        return look.reason
+    return "" if call.effective.store else "no-store"

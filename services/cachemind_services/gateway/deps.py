@@ -1,0 +1,97 @@
+"""What a gateway is built from. Everything here is handed in, nothing is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+from cachemind.core.policy import Policy
+from cachemind.events import Envelope
+from cachemind.ports import Clock, Embedder, LogWriter, StoreView, Upstream
+from cachemind.types import EncoderId, Namespace, Offset, Partition, Principal, WriterId
+from cachemind_services.gateway.metrics import GatewayMetrics
+
+NO_ENCODER: Final = EncoderId("none")
+_LEAST_SECRET_BYTES: Final = 32
+
+LogEnds = Callable[[], Mapping[Partition, Offset]]
+"""Returns the offset after the last record of each WAL partition; blocks.
+
+Raises: `LogUnavailable`.
+"""
+
+
+class RecordEncoder(Protocol):
+    """The half of the codec that a writer needs."""
+
+    def encode(self, event: Envelope) -> bytes:
+        """Return the record of `event`."""
+        ...
+
+
+class WalAck(StrEnum):
+    """When an answer leaves."""
+
+    ACKED = "acked"
+    ASYNC = "async"
+
+
+class OnWalFailure(StrEnum):
+    """What a request gets while its record cannot be acknowledged."""
+
+    BYPASS = "bypass"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Units: `_s` seconds, `_bytes` bytes.
+
+    `secret` keys prompt hashes and tenant ids; equal on all hosts of a namespace.
+    `wal_buffer` bounds the look-ups that wait for an acknowledgement. `index_rows`
+    bounds the vectors in memory, `candidates` those judged for one prompt.
+    """
+
+    namespace: Namespace
+    principal: Principal
+    writer: WriterId
+    secret: bytes = field(repr=False)
+    policy: Policy = field(default_factory=Policy)
+    wal_ack: WalAck = WalAck.ACKED
+    on_wal_failure: OnWalFailure = OnWalFailure.BYPASS
+    wal_timeout_s: float = 3.0
+    wal_retry_s: float = 1.0
+    wal_buffer: int = 10_000
+    embed_deadline_s: float = 0.2
+    max_body_bytes: int = 16 * 2**20
+    max_cacheable_bytes: int = 2**20
+    overlay_bytes: int = 64 * 2**20
+    index_rows: int = 200_000
+    candidates: int = 8
+    drain_s: float = 8.0
+
+    def __post_init__(self) -> None:
+        if len(self.secret) < _LEAST_SECRET_BYTES:
+            raise ValueError(f"secret must have {_LEAST_SECRET_BYTES} bytes or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayDeps:
+    """The ports of one gateway worker; it closes views, log, upstream when it stops.
+
+    `views` has one view a WAL partition, by number. `random` returns that many
+    unguessable bytes.
+    """
+
+    settings: GatewaySettings
+    views: Sequence[StoreView]
+    wal: LogWriter
+    codec: RecordEncoder
+    embedder: Embedder | None
+    upstream: Upstream
+    clock: Clock
+    random: Callable[[int], bytes]
+    log_ends: LogEnds
+    metrics: GatewayMetrics

@@ -1,0 +1,72 @@
+"""What may be served: the store's entries with the overlay on top."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import orjson
+
+from cachemind.core.cache_control import Effective
+from cachemind.core.entry_bytes import Served, serving
+from cachemind.errors import StoreError
+from cachemind.ports import StoreView
+from cachemind.types import ExactKey, Namespace, Sha256
+from cachemind_services.gateway.overlay import Overlay
+
+_LOG: Final = logging.getLogger("cachemind.gateway")
+_MOST_REMEMBERED: Final = 8192
+NS_PER_MS: Final = 1_000_000
+
+
+class Entries:
+    """Looks entries up by exact key. A store that cannot be read holds nothing."""
+
+    def __init__(self, view: StoreView, overlay: Overlay, namespace: Namespace) -> None:
+        self._view = view
+        self._overlay = overlay
+        self._namespace = namespace
+        self._with_usage: dict[Sha256, bool] = {}
+
+    def raw(self, key: ExactKey) -> bytes | None:
+        """Return the bytes of the entry at `key`; None where it may not be served."""
+        own = self._overlay.raw_entry(key)
+        if own is not None:
+            return own
+        try:
+            raw = self._view.raw_entry(self._namespace, key)
+            return None if raw is None or self._overlay.hides(raw) else raw
+        except StoreError as error:
+            _LOG.warning("look-up failed: %s", error)
+            return None
+
+    def refusal(
+        self, served: Served, effective: Effective, now_ns: int, *, usage: bool
+    ) -> str | None:
+        """Return why this entry may not answer this request, None where it may.
+
+        `usage`: the answer must tell how many tokens it took.
+        """
+        if now_ns >= served.expires_at_ns:
+            return "expired"
+        limit_ms = effective.max_age_ms
+        if limit_ms is not None and now_ns - served.stored_at_ns > limit_ms * NS_PER_MS:
+            return "max-age"
+        if usage and not self._has_usage(served):
+            return "no-usage"
+        return None
+
+    def exact(self, key: ExactKey) -> Served | None:
+        """Return the entry at `key`, expired or not."""
+        raw = self.raw(key)
+        return None if raw is None else serving(raw)
+
+    def _has_usage(self, served: Served) -> bool:
+        known = self._with_usage.get(served.response_hash)
+        if known is None:
+            if len(self._with_usage) >= _MOST_REMEMBERED:
+                self._with_usage.clear()
+            completion = orjson.loads(served.response)
+            known = completion.get("usage") is not None
+            self._with_usage[served.response_hash] = known
+        return known

@@ -1,0 +1,147 @@
+"""Prometheus metrics of a gateway. Labels are fixed words, never request text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from cachemind.events import Outcome
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_FAST_S: Final = (
+    0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+)  # fmt: skip
+_SLOW_S: Final = (
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300,
+)  # fmt: skip
+_GROUP: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_COSINE: Final = (0.5, 0.7, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 1.0)
+
+
+class GatewayMetrics:
+    """Counts in this process; over several workers where a folder is shared.
+
+    The folder must be the one that `PROMETHEUS_MULTIPROC_DIR` named when the process
+    started: prometheus_client reads it once, when it is imported.
+    """
+
+    def __init__(self, multiprocess_dir: Path | None = None) -> None:
+        self._dir = multiprocess_dir
+        self._registry = registry = CollectorRegistry()
+        requests = Counter(
+            "cachemind_requests",
+            "Chat completion requests by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.outcomes = {each: requests.labels(each.value) for each in Outcome}
+        self.invalid = Counter(
+            "cachemind_requests_invalid",
+            "Requests refused with 4xx.",
+            registry=registry,
+        )
+        self.proxied = Counter(
+            "cachemind_requests_proxied", "Requests of other paths.", registry=registry
+        )
+        self.reasons = Counter(
+            "cachemind_not_hit",
+            "Misses and bypasses by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        latency = Histogram(
+            "cachemind_latency_seconds",
+            "added: without upstream; upstream: until its head; total.",
+            ["part"],
+            buckets=_SLOW_S,
+            registry=registry,
+        )
+        self.total = latency.labels("total")
+        self.upstream = latency.labels("upstream")
+        self.added = Histogram(
+            "cachemind_added_latency_seconds",
+            "Time until the answer's head, less the time spent upstream.",
+            buckets=_FAST_S,
+            registry=registry,
+        )
+        self.wal_append = Histogram(
+            "cachemind_wal_append_seconds",
+            "From append to acknowledgement.",
+            buckets=_FAST_S,
+            registry=registry,
+        )
+        failures = Counter(
+            "cachemind_wal_failures",
+            "Appends without acknowledgement.",
+            ["reason"],
+            registry=registry,
+        )
+        self.wal_unavailable = failures.labels("unavailable")
+        self.wal_rejected = failures.labels("rejected")
+        self.group = Histogram(
+            "cachemind_wal_group_reads",
+            "Look-ups in one WAL record.",
+            buckets=_GROUP,
+            registry=registry,
+        )
+        self.fold_lag = Gauge(
+            "cachemind_gateway_fold_lag_records",
+            "Offsets between this gateway's newest record and the store it shows.",
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+        self.overlay = Gauge(
+            "cachemind_overlay_bytes",
+            "Acknowledged entries that are not folded yet.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.joined = Counter(
+            "cachemind_single_flight_joins",
+            "Misses that waited for an identical request.",
+            registry=registry,
+        )
+        similarity = Histogram(
+            "cachemind_similarity",
+            "Cosine of the closest candidate.",
+            ["verdict"],
+            buckets=_COSINE,
+            registry=registry,
+        )
+        self.hit_similarity = similarity.labels("hit")
+        self.miss_similarity = similarity.labels("miss")
+        self.admissions = Counter(
+            "cachemind_admissions",
+            "Upstream answers by admission rule, or by reason of refusal.",
+            ["reason"],
+            registry=registry,
+        )
+        self.upstream_status = Counter(
+            "cachemind_upstream_answers",
+            "Upstream answers to misses by class of status; none: no answer.",
+            ["status"],
+            registry=registry,
+        )
+        self.embed_failures = Counter(
+            "cachemind_embed_failures",
+            "Look-ups without a vector: the encoder failed or was late.",
+            registry=registry,
+        )
+
+    def render(self) -> bytes:
+        """Return the text exposition, over all workers where they share a folder."""
+        if self._dir is None:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, path=str(self._dir))  # type: ignore[no-untyped-call]  # prometheus_client has no types for it
+        return generate_latest(together)

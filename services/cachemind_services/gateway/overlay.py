@@ -1,0 +1,120 @@
+"""Acknowledged events that the store does not show yet: read your own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cachemind.core import entry_bytes
+from cachemind.core.fold import apply
+from cachemind.core.selection import selected
+from cachemind.core.state import Entry, Hits, NamespaceState
+from cachemind.events import Envelope, Invalidated
+from cachemind.types import ExactKey, Lsn, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class _OneEntry:
+    """An `EntryReader` over at most one entry."""
+
+    only: Entry | None = None
+
+    def entry(self, key: ExactKey) -> Entry | None:
+        return self.only if self.only and self.only.exact_key == key else None
+
+    def hits(self, key: ExactKey) -> Hits | None:
+        return None
+
+    def entries(self) -> Iterable[Entry]:
+        return () if self.only is None else (self.only,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    offset: Offset
+    entry: Entry
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Hiding:
+    offset: Offset
+    event: Invalidated
+    occurred_at_ns: int
+
+    def hides(self, entry: Entry) -> bool:
+        return entry.offset < self.offset and bool(
+            selected(_OneEntry(entry), self.event, self.occurred_at_ns)
+        )
+
+
+class Overlay:
+    """Own stores and invalidations between their LSN and the fold's.
+
+    At most `limit_bytes` of entries; the oldest go first, and are misses until the
+    store shows them.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._entries: dict[ExactKey, _Waiting] = {}
+        self._hiding: list[_Hiding] = []
+        self.held_bytes = 0
+
+    def add(self, envelope: Envelope, lsn: Lsn, state: NamespaceState) -> None:
+        """Show the effect of one acknowledged event on top of `state`.
+
+        The fold itself decides it, so what is fenced there is not shown here.
+        """
+        body = envelope.body
+        if isinstance(body, Invalidated):
+            hiding = _Hiding(lsn.offset, body, envelope.occurred_at_ns)
+            self._hiding.append(hiding)
+            self._drop(
+                key for key, found in self._entries.items() if hiding.hides(found.entry)
+            )
+            return
+        step = apply(state, _OneEntry(), envelope, lsn)
+        for key, entry in step.entries.items():
+            if entry is not None and not any(h.hides(entry) for h in self._hiding):
+                self._put(key, _Waiting(lsn.offset, entry, entry_bytes.encode(entry)))
+
+    def raw_entry(self, key: ExactKey) -> bytes | None:
+        """Return the bytes of an entry that waits for the fold."""
+        found = self._entries.get(key)
+        return None if found is None else found.raw
+
+    def hides(self, raw: bytes) -> bool:
+        """Return whether an invalidation that waits for the fold removes this entry.
+
+        Raises: `CorruptState`.
+        """
+        if not self._hiding:
+            return False
+        entry = entry_bytes.decode(raw)
+        return any(hiding.hides(entry) for hiding in self._hiding)
+
+    def prune(self, applied: Offset) -> None:
+        """Forget what the store shows now."""
+        if not self._entries and not self._hiding:
+            return
+        self._hiding = [each for each in self._hiding if each.offset > applied]
+        self._drop(key for key, at in self._entries.items() if at.offset <= applied)
+
+    def _put(self, key: ExactKey, waiting: _Waiting) -> None:
+        older = self._entries.get(key)
+        if older is not None and older.offset > waiting.offset:
+            return
+        self._drop([key])
+        if len(waiting.raw) > self._limit_bytes:
+            return
+        self._entries[key] = waiting
+        self.held_bytes += len(waiting.raw)
+        while self.held_bytes > self._limit_bytes:
+            self._drop([next(iter(self._entries))])
+
+    def _drop(self, keys: Iterable[ExactKey]) -> None:
+        for key in list(keys):
+            gone = self._entries.pop(key, None)
+            if gone is not None:
+                self.held_bytes -= len(gone.raw)

@@ -1,0 +1,157 @@
+"""Which processes one host runs for a role, and how they are started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cachemind.errors import BrokerError, InvalidSetting
+from cachemind_services.broker import EmbeddedBroker
+from cachemind_services.settings import BOOTSTRAP, PREFIX, Settings
+from cachemind_services.sockets import bind_tcp, bind_unix, url_of
+from cachemind_services.supervisor import Child, own_command
+
+BROKER_READY_S: Final = 60.0
+BROKER_POLL_S: Final = 0.1
+RANK_GATEWAY: Final = 0
+RANK_MATERIALIZER: Final = 1
+RANK_BROKER: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The children of one host and the base URLs under which it serves."""
+
+    settings: Settings
+    children: tuple[Child, ...]
+    urls: tuple[str, ...]
+
+
+def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
+    """Return the plan of `cachemind serve`: broker where embedded, fold, gateway.
+
+    The listening sockets live as long as `open_sockets`. Raises: `InvalidSetting`.
+    """
+    _require_upstream(settings)
+    listeners, urls = _listen(settings, open_sockets)
+    children: list[Child] = []
+    if settings.embedded:
+        settings = _with_embedded_kafka(settings)
+        children.append(_broker(settings))
+    environ = _environ(settings)
+    children.append(
+        Child(
+            name="materializer",
+            argv=own_command("materializer"),
+            rank=RANK_MATERIALIZER,
+            environ=environ,
+        )
+    )
+    children.extend(_workers(settings, listeners, environ))
+    return Plan(settings=settings, children=tuple(children), urls=urls)
+
+
+def plan_gateway(settings: Settings, open_sockets: ExitStack) -> Plan:
+    """Return the plan of `cachemind gateway`: its workers alone."""
+    _require_upstream(settings)
+    listeners, urls = _listen(settings, open_sockets)
+    workers = _workers(settings, listeners, _environ(settings))
+    return Plan(settings=settings, children=tuple(workers), urls=urls)
+
+
+def _require_upstream(settings: Settings) -> None:
+    if not settings.upstream:
+        raise InvalidSetting(
+            "--upstream", "name the model server, for example http://127.0.0.1:11434"
+        )
+
+
+def _listen(
+    settings: Settings, open_sockets: ExitStack
+) -> tuple[list[socket.socket], tuple[str, ...]]:
+    tcp = open_sockets.enter_context(closing(bind_tcp(settings.host, settings.port)))
+    listeners, urls = [tcp], [url_of(tcp)]
+    if settings.uds is not None:
+        listeners.append(open_sockets.enter_context(closing(bind_unix(settings.uds))))
+        open_sockets.callback(settings.uds.unlink, missing_ok=True)
+        urls.append(f"unix:{settings.uds}")
+    return listeners, tuple(urls)
+
+
+def _with_embedded_kafka(settings: Settings) -> Settings:
+    port = settings.broker_port or _free_port()
+    kafka = {**settings.kafka, BOOTSTRAP: f"127.0.0.1:{port}"}
+    return replace(settings, broker_port=port, kafka=kafka)
+
+
+def _free_port() -> int:
+    with closing(bind_tcp("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _broker(settings: Settings) -> Child:
+    argv = own_command(
+        "broker",
+        "run",
+        "--data-dir",
+        str(settings.broker_dir),
+        "--port",
+        str(settings.broker_port),
+        "--heap-mb",
+        str(settings.broker_heap_mb),
+        *(["--java", str(settings.java)] if settings.java else []),
+    )
+
+    async def ready() -> None:
+        await _until_broker_answers(settings)
+
+    return Child(name="broker", argv=argv, rank=RANK_BROKER, ready=ready)
+
+
+async def _until_broker_answers(settings: Settings) -> None:
+    broker = EmbeddedBroker(settings.broker_dir)
+    deadline = asyncio.get_running_loop().time() + BROKER_READY_S
+    while asyncio.get_running_loop().time() < deadline:
+        status = await asyncio.to_thread(broker.status)
+        if status.ready and status.bootstrap_servers == settings.kafka[BOOTSTRAP]:
+            return
+        await asyncio.sleep(BROKER_POLL_S)
+    raise BrokerError(f"the embedded Kafka did not answer in {BROKER_READY_S:.0f} s")
+
+
+def _workers(
+    settings: Settings, listeners: Sequence[socket.socket], environ: dict[str, str]
+) -> list[Child]:
+    metrics = settings.data_dir / "metrics"
+    shutil.rmtree(metrics, ignore_errors=True)
+    metrics.mkdir(parents=True)
+    fds = [listener.fileno() for listener in listeners]
+    return [
+        Child(
+            name=f"gateway-{number}",
+            argv=own_command(
+                "gateway-worker", *(f"--fd={fd}" for fd in fds), f"--number={number}"
+            ),
+            rank=RANK_GATEWAY,
+            environ=environ,
+            fds=fds,
+        )
+        for number in range(settings.workers)
+    ]
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(PREFIX)
+    }
+    kept["PROMETHEUS_MULTIPROC_DIR"] = str(settings.data_dir / "metrics")
+    kept["HF_HUB_OFFLINE"] = "1"
+    kept["TOKENIZERS_PARALLELISM"] = "false"
+    return kept | settings.environ()
