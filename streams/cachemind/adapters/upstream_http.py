@@ -42,7 +42,7 @@ class UpstreamTimeouts:
 
 
 class HttpUpstream:
-    """An `Upstream` over a pool of connections; create it inside the event loop.
+    """An `Upstream` over a pool of connections of the event loop that uses it first.
 
     `base_url` is scheme and authority, with a path prefix where the server has one.
     Proxies from the environment are not used, redirects are not followed, cookies
@@ -54,22 +54,8 @@ class HttpUpstream:
     ) -> None:
         self._base = base_url.rstrip("/")
         self._timeouts = timeouts
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=connections, keepalive_timeout=KEEP_ALIVE_S
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                connect=timeouts.connect_s,
-                sock_connect=timeouts.connect_s,
-            ),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=_NEVER_ADDED,
-            max_line_size=_MAX_FIELD_BYTES,
-            max_field_size=_MAX_FIELD_BYTES,
-        )
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
     async def send(self, request: UpstreamRequest) -> AsyncIterator[UpstreamResponse]:
@@ -86,14 +72,35 @@ class HttpUpstream:
 
     async def close(self) -> None:
         """Close idle connections."""
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()
+
+    def _pool(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._connections, keepalive_timeout=KEEP_ALIVE_S
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(
+                    total=None,
+                    connect=self._timeouts.connect_s,
+                    sock_connect=self._timeouts.connect_s,
+                ),
+                auto_decompress=False,
+                trust_env=False,
+                skip_auto_headers=_NEVER_ADDED,
+                max_line_size=_MAX_FIELD_BYTES,
+                max_field_size=_MAX_FIELD_BYTES,
+            )
+        return self._session
 
     async def _open(self, request: UpstreamRequest) -> aiohttp.ClientResponse:
         streamed = not isinstance(request.body, bytes)
         wait_s = self._timeouts.total_s if streamed else self._timeouts.first_byte_s
         try:
             async with asyncio.timeout(wait_s):
-                return await self._session.request(
+                return await self._pool().request(
                     request.method,
                     URL(self._base + request.target, encoded=True),
                     headers=_text_fields(request),

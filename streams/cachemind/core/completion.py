@@ -20,6 +20,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 JsonObject = dict[str, Json]
 
 DONE: Final = "[DONE]"
+STREAM_ERROR: Final = "the server reports an error"
 TAKEN_ONCE: Final = frozenset({"role", "id", "type"})
 
 
@@ -49,9 +50,12 @@ class CompletionAggregator:
         if data == DONE:
             self.done = True
             return
-        chunk = parse_object(data)
+        self.add_chunk(parse_object(data))
+
+    def add_chunk(self, chunk: JsonObject) -> None:
+        """Take the next chunk. Raises: `MalformedCompletion`, also of an error."""
         if chunk.get("error") is not None:
-            raise MalformedCompletion("stream-error")
+            raise MalformedCompletion(STREAM_ERROR)
         for name, value in chunk.items():
             if name not in ("choices", "object"):
                 self._replace(self._top, name, value)

@@ -1,0 +1,182 @@
+"""A gateway on memory adapters: a log, a fold loop and stores, all in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.memory_embedder import MemoryEmbedder
+from cachemind.adapters.memory_log import MemoryLog
+from cachemind.adapters.memory_store import MemoryStore
+from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
+from cachemind.codec.codec import Codec
+from cachemind.core.partitioner import partition_of
+from cachemind.core.state import EntryReader, NamespaceState
+from cachemind.core.working_set import WorkingSet
+from cachemind.events import Body, Envelope, Read, Reads
+from cachemind.ports import Embedder
+from cachemind.types import (
+    Namespace,
+    Offset,
+    Partition,
+    Principal,
+    WriterId,
+)
+from cachemind_services.gateway.app import Gateway
+from cachemind_services.gateway.deps import GatewayDeps, GatewaySettings
+from cachemind_services.gateway.metrics import GatewayMetrics
+from tests.upstreams import served
+
+T = TypeVar("T")
+NAMESPACE = Namespace("shop")
+PARTITIONS = 2
+SETTINGS = GatewaySettings(
+    namespace=NAMESPACE,
+    principal=Principal("gateway"),
+    writer=WriterId("gateway-1"),
+    secret=bytes(range(32)),
+    wal_timeout_s=0.5,
+    wal_retry_s=0.2,
+    embed_deadline_s=2.0,
+)
+
+
+class Fold:
+    """Folds the memory log into memory stores, in a thread, until paused."""
+
+    def __init__(self, log: MemoryLog, codec: Codec) -> None:
+        self._log = log
+        self._codec = codec
+        self.stores = [MemoryStore() for _ in range(PARTITIONS)]
+        self._stop = threading.Event()
+        self._run = threading.Event()
+        self._run.set()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        self._run.clear()
+
+    def resume(self) -> None:
+        self._run.set()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._run.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        starts = {Partition(p): Offset(0) for p in range(PARTITIONS)}
+        for batch in self._log.reader().follow(starts, self._stop.is_set):
+            self._run.wait()
+            for record in batch:
+                assert record.value is not None
+                store = self.stores[record.lsn.partition]
+                working = WorkingSet(
+                    lambda name, store=store: (
+                        store.namespace(name),
+                        store.reader(name),
+                    )
+                )
+                working.apply(self._codec.decode(record.value), record.lsn)
+                store.commit(record.lsn.offset, working.steps())
+
+
+def _load(
+    store: MemoryStore, namespace: Namespace
+) -> tuple[NamespaceState, EntryReader]:
+    return store.namespace(namespace), store.reader(namespace)
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything a test may look at or disturb."""
+
+    url: str
+    log: MemoryLog
+    fold: Fold
+    codec: Codec
+    deps: GatewayDeps
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        """Return what the WAL holds of our namespace, in order."""
+        partition = partition_of(NAMESPACE.encode(), PARTITIONS)
+        reader = self.log.reader()
+        first, end = reader.bounds(partition)
+        return [
+            self.codec.decode(record.value)
+            for batch in reader.read(partition, first, end)
+            for record in batch
+            if record.value is not None
+        ]
+
+    @property
+    def bodies(self) -> list[Body]:
+        return [envelope.body for envelope in self.envelopes]
+
+    @property
+    def reads(self) -> list[Read]:
+        return [
+            read
+            for body in self.bodies
+            if isinstance(body, Reads)
+            for read in body.items
+        ]
+
+    def of(self, kind: type[T]) -> list[T]:
+        """Return the WAL's events of one kind."""
+        return [body for body in self.bodies if isinstance(body, kind)]
+
+
+@contextmanager
+def gateway(
+    upstream_url: str,
+    settings: GatewaySettings = SETTINGS,
+    *,
+    embedder: Embedder | None = None,
+    timeouts: UpstreamTimeouts | None = None,
+    with_embedder: bool = True,
+) -> Iterator[World]:
+    """Run a gateway before `upstream_url`; yield its world."""
+    codec = Codec()
+    clock = SystemClock()
+    log = MemoryLog(PARTITIONS, clock)
+    fold = Fold(log, codec)
+    reader = log.reader()
+    deps = GatewayDeps(
+        settings=settings,
+        views=[store.view() for store in fold.stores],
+        wal=log.writer(),
+        codec=codec,
+        embedder=(embedder or MemoryEmbedder()) if with_embedder else None,
+        upstream=HttpUpstream(upstream_url, timeouts or UpstreamTimeouts()),
+        clock=clock,
+        random=os.urandom,
+        log_ends=lambda: {
+            Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
+        },
+        metrics=GatewayMetrics(),
+    )
+    try:
+        with served(Gateway(deps), lifespan="on") as url:
+            yield World(url, log, fold, codec, deps)
+    finally:
+        fold.close()
+
+
+def changed(**fields: object) -> GatewaySettings:
+    """Return the test settings with some fields changed."""
+    return replace(SETTINGS, **fields)  # type: ignore[arg-type]  # names are checked at run time
+
+
+def folded(world: World) -> bool:
+    """Return whether the gateway's view shows all that the log holds."""
+    partition = partition_of(NAMESPACE.encode(), PARTITIONS)
+    _, end = world.log.reader().bounds(partition)
+    return world.deps.views[partition].applied() == end - 1
