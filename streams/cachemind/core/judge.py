@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cachemind.core.guards import blocked_by
+from cachemind.core.guard_words import Reading, read
+from cachemind.core.guards import blocked_readings
 from cachemind.types import ExactKey
 
 _ABOVE_ONE: Final = 1e-3
@@ -44,18 +45,19 @@ def judge(prompt: str, candidates: Sequence[Candidate], threshold: float) -> Jud
     if not all(_is_cosine(candidate.similarity) for candidate in candidates):
         return Judgement(accepted=None, reasons=("similarity-scale",))
     reasons: list[str] = []
+    asked = read(prompt)
     for candidate in sorted(candidates, key=_closest_first):
-        reason = _rejection(prompt, candidate, threshold)
+        reason = _rejection(asked, candidate, threshold)
         if reason is None:
             return Judgement(accepted=candidate, reasons=tuple(reasons))
         reasons.append(reason)
     return Judgement(accepted=None, reasons=tuple(reasons))
 
 
-def _rejection(prompt: str, candidate: Candidate, threshold: float) -> str | None:
+def _rejection(asked: Reading, candidate: Candidate, threshold: float) -> str | None:
     if not candidate.similarity >= threshold:
         return "below-threshold"
-    return blocked_by(prompt, candidate.prompt)
+    return blocked_readings(asked, read(candidate.prompt))
 
 
 def _is_cosine(similarity: float) -> bool:

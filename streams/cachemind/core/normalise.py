@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import Final
 
+from cachemind.core.lexicon import word_set
+
 LONGEST_FOLDED_CHARS: Final = 2_000
 """Past this only line ends, outer white space and Unicode form are normalised."""
 
@@ -24,47 +26,10 @@ _ABOUT_TEXT: Final = re.compile(
 _SPACES: Final = re.compile(r"[ \u00a0\u2000-\u200a\u202f\u205f\u3000]+")
 # English function words of closed classes, without those that are also names,
 # nouns or labels when capitalised (Will, May, Might, Can, Do, A, An, I, It, Who).
-_FUNCTION_WORDS: Final = frozenset(
-    [
-        "What",
-        "How",
-        "Why",
-        "When",
-        "Where",
-        "Which",
-        "Whose",
-        "Whom",
-        "Is",
-        "Are",
-        "Was",
-        "Were",
-        "Does",
-        "Did",
-        "Has",
-        "Have",
-        "Had",
-        "Could",
-        "Should",
-        "Would",
-        "The",
-        "This",
-        "That",
-        "These",
-        "Those",
-        "There",
-        "And",
-        "But",
-        "If",
-        "Of",
-        "For",
-        "From",
-        "With",
-        "In",
-        "On",
-        "At",
-        "To",
-        "By",
-    ]
+_FUNCTION_WORDS: Final = word_set(
+    "What How Why When Where Which Whose Whom Is Are Was Were Does Did Has Have Had "
+    "Could Should Would The This That These Those There And But If Of For From With "
+    "In On At To By"
 )
 _SENTENCE_START: Final = re.compile(r"(?:\A|[?!] )([A-Z][a-z]{1,5})(?=[ ,?]|['’]s )")  # noqa: RUF001
 
