@@ -43,6 +43,7 @@ class Tool:
 _TOOLS_PACKAGE: Final = "org.apache.kafka.tools"
 
 TOOLS: Final = {
+    "connect-plugin-path": Tool(f"{_TOOLS_PACKAGE}.ConnectPluginPath", Bootstrap.NEVER),
     "kafka-acls": Tool(f"{_TOOLS_PACKAGE}.AclCommand"),
     "kafka-broker-api-versions": Tool(f"{_TOOLS_PACKAGE}.BrokerApiVersionsCommand"),
     "kafka-client-metrics": Tool(f"{_TOOLS_PACKAGE}.ClientMetricsCommand"),
@@ -64,6 +65,7 @@ TOOLS: Final = {
     "kafka-features": Tool(f"{_TOOLS_PACKAGE}.FeatureCommand"),
     "kafka-get-offsets": Tool(f"{_TOOLS_PACKAGE}.GetOffsetShell"),
     "kafka-groups": Tool(f"{_TOOLS_PACKAGE}.GroupsCommand"),
+    "kafka-jmx": Tool(f"{_TOOLS_PACKAGE}.JmxTool", Bootstrap.NEVER),
     "kafka-leader-election": Tool(f"{_TOOLS_PACKAGE}.LeaderElectionCommand"),
     "kafka-log-dirs": Tool(f"{_TOOLS_PACKAGE}.LogDirsCommand"),
     "kafka-metadata-quorum": Tool(f"{_TOOLS_PACKAGE}.MetadataQuorumCommand"),
