@@ -116,7 +116,7 @@ APART = [
     ("guard-direction", "Is Paris bigger than Rome?", "Is Rome bigger than Paris?"),
     ("guard-direction", "Does a dog bite a man?", "Does a man bite a dog?"),
     ("guard-direction", "Is a square a rectangle?", "Is a rectangle a square?"),
-    ("guard-direction", "convert USD to GBP please", "please convert GBP to USD for me"),
+    ("guard-direction", "convert USD to GBP", "please convert GBP to USD for me"),
     (
         "guard-direction",
         "Transfer it from my savings to my current account",
@@ -167,8 +167,8 @@ def test_the_same_question_in_other_words_passes(one: str, other: str) -> None:
 
 words = st.sampled_from(
     terms(
-        "what is not on off to from the 5 5k two hundred and one % £ II Paris Rome may May "
-        "enable disable can't 9:15 10GB second monday ' - or why un ful less x"
+        "what is not on off to from the 5 5k two hundred and one % £ II Paris Rome may "
+        "May enable disable can't 9:15 10GB second monday ' - or why un ful less x"
     )
 )
 prompts = st.text() | st.lists(words).map(" ".join)
@@ -194,9 +194,7 @@ def test_another_number_is_always_noticed(one: str, other: str, number: int) -> 
     )
 
 
-def test_a_pair_of_ordinary_prompts_is_told_apart_far_faster_than_it_is_embedded() -> (
-    None
-):
+def test_telling_a_pair_apart_costs_far_less_than_embedding_it() -> None:
     """By the processor's time, and the best of many, since the machine is shared.
 
     Some 60 microseconds; the limit leaves room for slower machines.

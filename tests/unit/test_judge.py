@@ -124,6 +124,18 @@ def test_a_growing_cache_never_turns_a_miss_into_a_wrong_hit() -> None:
         assert judge(ON, wrong[:size], 0.92).accepted is None
 
 
+def test_prompts_past_the_encoders_window_are_never_compared() -> None:
+    """Complaint: prompts with the same first 4,020 characters scored 1.0000."""
+    shared = "word " * 804
+    one, other = f"{shared} about cats", f"{shared} about dogs"
+
+    assert judge(one, [candidate(other, 1.0)], 0.92) == Judgement(
+        accepted=None, reasons=("past-window",)
+    )
+    assert judge("cats", [candidate(other, 1.0)], 0.92).reasons == ("past-window",)
+    assert judge("word " * 256, [candidate("word " * 256, 1.0)], 0.92).accepted
+
+
 def test_no_candidates_is_a_miss_without_reasons() -> None:
     assert judge(ON, [], 0.92) == Judgement(accepted=None, reasons=())
 

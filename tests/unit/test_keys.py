@@ -210,6 +210,16 @@ def test_another_question_in_the_same_context_shares_the_context_key() -> None:
     )
 
 
+def test_prompts_that_share_a_long_beginning_have_different_exact_keys() -> None:
+    shared = "x" * 4_020
+
+    assert_apart(
+        keys_of(body_of(user(f"{shared} a"))),
+        keys_of(body_of(user(f"{shared} b"))),
+        context=False,
+    )
+
+
 def test_parts_are_told_apart_by_where_they_end() -> None:
     def parts(*texts: str) -> Body:
         content = [{"type": "text", "text": text} for text in texts]

@@ -10,6 +10,9 @@ from cachemind.core.guard_words import Reading, read
 from cachemind.core.guards import blocked_readings
 from cachemind.types import ExactKey
 
+LONGEST_COMPARED_WORDS: Final = 256
+"""The encoder's window in word pieces; a word is at least one piece."""
+
 _ABOVE_ONE: Final = 1e-3
 """Rounding may carry the cosine of equal float16 vectors this far above one."""
 
@@ -38,14 +41,18 @@ def judge(prompt: str, candidates: Sequence[Candidate], threshold: float) -> Jud
 
     1. Every similarity is a cosine, else none is trusted: a percentage or an
        unbounded score is another scale, and its order may be another too.
+    2. The prompt fits the encoder's window: long texts that share a beginning get
+       the same vector.
     Then, for each candidate from the closest on:
-    2. it reaches `threshold`;
-    3. no guard tells the prompts apart.
+    3. it reaches `threshold`;
+    4. it fits the window too, and no guard tells the prompts apart.
     """
     if not all(_is_cosine(candidate.similarity) for candidate in candidates):
         return Judgement(accepted=None, reasons=("similarity-scale",))
     reasons: list[str] = []
     asked = read(prompt)
+    if len(asked.tokens) > LONGEST_COMPARED_WORDS:
+        return Judgement(accepted=None, reasons=("past-window",))
     for candidate in sorted(candidates, key=_closest_first):
         reason = _rejection(asked, candidate, threshold)
         if reason is None:
@@ -57,7 +64,10 @@ def judge(prompt: str, candidates: Sequence[Candidate], threshold: float) -> Jud
 def _rejection(asked: Reading, candidate: Candidate, threshold: float) -> str | None:
     if not candidate.similarity >= threshold:
         return "below-threshold"
-    return blocked_readings(asked, read(candidate.prompt))
+    stored = read(candidate.prompt)
+    if len(stored.tokens) > LONGEST_COMPARED_WORDS:
+        return "past-window"
+    return blocked_readings(asked, stored)
 
 
 def _is_cosine(similarity: float) -> bool:
