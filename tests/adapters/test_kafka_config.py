@@ -144,5 +144,5 @@ def test_a_secret_is_never_part_of_an_error(properties: Properties) -> None:
 def test_every_client_accepts_its_own_configuration() -> None:
     open_producer(NOWHERE).close()
     open_consumer(NOWHERE).close()
-    with open_admin(NOWHERE):
+    with open_admin(NOWHERE, lambda _: None):
         pass

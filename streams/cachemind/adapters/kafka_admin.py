@@ -7,17 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from cachemind.adapters.kafka_config import Properties, open_admin
 from cachemind.adapters.kafka_errors import kafka_error, log_error
-from cachemind.errors import LogRejected, LogUnavailable
+from cachemind.errors import LogError, LogRejected, LogUnavailable
 
 DEADLINE_S: Final = 60.0
 
 _REQUEST_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.25
+_TIMED_OUT: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE})
 _T = TypeVar("_T")
 
 
@@ -29,7 +30,8 @@ class KafkaAdmin:
 
     def __init__(self, properties: Properties, deadline_s: float = DEADLINE_S) -> None:
         """Raises: `InvalidSetting`; contacts no broker yet."""
-        self._client = open_admin(properties)
+        self._connection_error: KafkaError | None = None
+        self._client = open_admin(properties, self._note)
         self._deadline_s = deadline_s
 
     def ask(self, doing: str, question: Callable[[AdminClient, float], _T]) -> _T:
@@ -39,18 +41,37 @@ class KafkaAdmin:
         Units: the time limit is in seconds.
         Raises: `LogUnavailable` past the deadline; `LogRejected` at once.
         """
-
-        def once(limit_s: float) -> _T:
-            try:
-                return question(self._client, limit_s)
-            finally:
-                self._client.poll(0)  # hands librdkafka's log lines on
-
-        return repeated(doing, self._deadline_s, once)
+        return repeated(
+            doing,
+            self._deadline_s,
+            lambda limit_s: self._attempt(doing, question, limit_s),
+        )
 
     def close(self) -> None:
         """Leave the cluster."""
         self._client.__exit__(None, None, None)
+
+    def _attempt(
+        self, doing: str, question: Callable[[AdminClient, float], _T], limit_s: float
+    ) -> _T:
+        self._connection_error = None
+        try:
+            return question(self._client, limit_s)
+        except KafkaException as error:
+            # Before the poll librdkafka keeps its log lines and errors to itself.
+            self._client.poll(0)
+            raise self._problem(doing, kafka_error(error)) from error
+
+    def _problem(self, doing: str, error: KafkaError) -> LogError:
+        """Return what went wrong; the connection's error says more than a time-out."""
+        if error.code() in _TIMED_OUT and self._connection_error is not None:
+            return log_error(doing, self._connection_error)
+        return log_error(doing, error)
+
+    def _note(self, error: KafkaError) -> None:
+        # That all brokers are down is told last and says least.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._connection_error = error
 
 
 def repeated(doing: str, deadline_s: float, question: Callable[[float], _T]) -> _T:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from cachemind.core.topics import MAX_RECORD_BYTES
@@ -71,6 +71,8 @@ _CONSUMER_DEFAULTS: Final[Properties] = {
     # After a full queue librdkafka would by default fetch nothing for a second.
     "fetch.queue.backoff.ms": 5,
     "max.partition.fetch.bytes": 4 * 1024 * 1024,
+    # What is read ahead, and so the most that one batch can hold.
+    "queued.max.messages.kbytes": 32 * 1024,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
 }
@@ -131,10 +133,17 @@ def open_consumer(
     return _open(properties, lambda: Consumer({**config}, logger=_LOG))
 
 
-def open_admin(properties: Properties) -> AdminClient:
-    """Return a connected-on-demand admin client. Raises: `InvalidSetting`."""
+def open_admin(
+    properties: Properties, on_error: Callable[[KafkaError], None]
+) -> AdminClient:
+    """Return a connected-on-demand admin client. Raises: `InvalidSetting`.
+
+    `on_error` is called by whoever polls it, about its connections.
+    """
     config = admin_config(properties)
-    return _open(properties, lambda: AdminClient({**config}, logger=_LOG))
+    return _open(
+        properties, lambda: AdminClient({**config}, logger=_LOG, error_cb=on_error)
+    )
 
 
 def _merge(

@@ -76,7 +76,7 @@ class KafkaReader:
             low, high = self._asking.get_watermark_offsets(where, self._request_s)
         except KafkaException as error:
             raise log_error(
-                f"bounds of {self._topic}[{partition}]", kafka_error(error)
+                f"bounds of {self._topic}[{partition}]", self._explain(error)
             ) from error
         return Offset(low), Offset(high)
 
@@ -119,6 +119,17 @@ class KafkaReader:
     def close(self) -> None:
         """Leave the log. A read under way ends by itself."""
         self._asking.close()
+
+    def _explain(self, error: KafkaException) -> KafkaError:
+        """Return the cause; for a partition that is not known, the topic's."""
+        fact = kafka_error(error)
+        if fact.code() != KafkaError._UNKNOWN_PARTITION:
+            return fact
+        try:
+            found = self._asking.list_topics(self._topic, self._request_s)
+        except KafkaException as unanswered:
+            return kafka_error(unanswered)
+        return found.topics[self._topic].error or fact
 
     def _hand_on_log_lines(self) -> None:
         """Let librdkafka log what it kept back: else it keeps more and more of it."""
