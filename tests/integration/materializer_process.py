@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import logging
 import signal
@@ -114,6 +115,7 @@ async def materialize(place: Place) -> int:
 
 def main() -> int:
     """Run at the place that the first argument describes."""
+    faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )

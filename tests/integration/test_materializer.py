@@ -18,7 +18,7 @@ from cachemind.agents.materializer import EXIT_STOPPED
 from cachemind.codec.codec import Codec
 from cachemind.core.partitioner import partition_of
 from cachemind.events import Body
-from cachemind.types import Lsn, Namespace
+from cachemind.types import Lsn, Namespace, Offset
 from cachemind_services.broker import EmbeddedBroker
 from tests.conftest import StartBroker
 from tests.integration.folding_host import Host, host
@@ -137,6 +137,28 @@ def test_sigterm_ends_with_the_group_where_the_store_is(
     ) as offsets:
         committed = offsets.committed(folding.partitions)
     assert committed == {p: at + 1 for p, at in folding.applied().items()}
+
+
+@pytest.mark.parametrize("moved", [0, 40, 70])
+def test_wherever_the_groups_offsets_were_moved_the_store_counts(
+    folding: Host, wal: Wal, moved: int
+) -> None:
+    wal.append(*(stored(n) for n in range(40)))
+    folding.start()
+    folding.wait_applied(folding.ends())
+    assert folding.stop() == 0
+    wal.append(*(stored(n) for n in range(40, 80)))
+    place = folding.place
+    with closing(
+        KafkaGroupOffsets(place.settings(), place.group, place.wal)
+    ) as offsets:
+        offsets.commit({HOME: Offset(moved)})
+    folding.start()
+    folding.wait_live()
+    wal.append(stored(80))
+    folding.wait_applied(folding.ends())
+    assert folding.state(ALPHA, HOME).version == 81
+    assert ("the store counts" in folding.output()) == (moved < 40)
 
 
 def test_killed_at_any_point_it_folds_each_event_once(

@@ -54,7 +54,8 @@ EXIT_USAGE: Final = 2
 EXIT_NO_PROGRESS: Final = 3
 PATIENCE_S: Final = 60.0
 LEAVE_S: Final = 2.5
-"""How long each step of a stop may take: the group, the fold, the group's offsets."""
+"""How long each of the three steps of a stop may take: leaving the group, the batch in
+hand, the group's offsets. Together they must fit into 10 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class Materializer:
             self._stopping = True
             stop.cancel()
             work.cancel()
-            await asyncio.wait({work, stop}, timeout=2 * LEAVE_S)
+            await asyncio.wait({work, stop}, timeout=LEAVE_S + 0.5)
 
     async def _work(self) -> None:
         """Catch up, then fold the live tail until Faust or the fold gives up."""
