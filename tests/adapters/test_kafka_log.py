@@ -31,6 +31,8 @@ from tests.contracts.log_contract import (
 pytestmark = pytest.mark.broker
 
 STALL_S = 2.0
+SLACK_S = 3.0
+"""What a busy machine may add to a deadline."""
 StartBroker = Callable[[], EmbeddedBroker]
 Properties = dict[str, str | int | float | bool]
 
@@ -193,7 +195,7 @@ def test_appends_fail_in_time_while_kafka_is_stopped_and_work_again_after(
     error = writer.append(KEY, b"lost", ()).exception(ACK_S)
     assert isinstance(error, LogUnavailable)
     # librdkafka looks for late records once a second.
-    assert time.monotonic() - asked < 1 + 1 + 1
+    assert time.monotonic() - asked < 1 + 1 + SLACK_S
     with pytest.raises(LogUnavailable):
         reader.bounds(HOME)
     with pytest.raises(LogUnavailable):
@@ -224,7 +226,7 @@ def test_a_broker_that_hangs_is_unavailable_in_time(
         asked = time.monotonic()
         late = writer.append(KEY, b"late", ())
         assert isinstance(late.exception(ACK_S), LogUnavailable)
-        assert time.monotonic() - asked < 1 + 1 + 1
+        assert time.monotonic() - asked < 1 + 1 + SLACK_S
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     until_acknowledged(writer, b"after")

@@ -15,6 +15,8 @@ from tests.mock_kafka import FETCH, LIST_OFFSETS, MockKafka, mock_kafka
 
 TOPIC = "cachemind.wal"
 STALL_S = 1.0
+SLACK_S = 3.0
+"""What a busy machine may add to a deadline."""
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_log_that_never_answers_is_unavailable_in_time(
     asked = time.monotonic()
     with pytest.raises(LogUnavailable, match="nothing after 0"):
         read(reader)
-    assert STALL_S <= time.monotonic() - asked < STALL_S + 2
+    assert STALL_S <= time.monotonic() - asked < STALL_S + SLACK_S
 
 
 def test_bounds_that_the_principal_may_not_ask_for_are_rejected(
