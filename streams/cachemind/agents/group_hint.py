@@ -21,18 +21,20 @@ class GroupHint:
     ) -> None:
         self._offsets = offsets
         self._folders = folders
+        self._opened_at = {p: folder.applied for p, folder in folders.items()}
 
     def begin(self) -> None:
-        """Say where the group is behind its stores, then set its offsets.
+        """Say where the group is behind what its stores held at first; set its offsets.
 
-        The live consumer gets records again from there; the fold drops them.
+        That happens after a kill, and where an operator has moved the group back. The
+        fold drops what it is given again.
         """
         try:
             for partition, offset in self._behind().items():
                 log.warning(
                     "the group is at %s, the store at %s: the store counts",
                     Lsn(partition, offset),
-                    Lsn(partition, self._folders[partition].applied),
+                    Lsn(partition, self._opened_at[partition]),
                 )
         except LogError as error:
             log.warning("the group's offsets are not known: %s", error)
@@ -53,5 +55,5 @@ class GroupHint:
         return {
             partition: offset
             for partition, offset in committed.items()
-            if offset is not None and offset <= self._folders[partition].applied
+            if offset is not None and offset <= self._opened_at[partition]
         }
