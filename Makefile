@@ -46,8 +46,10 @@ format: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+# The load comes from wrk (Debian package `wrk`); run it on an idle machine.
 bench: $(READY)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench.bench_gateway
+	$(BIN)/python -m tests.bench.bench_fold
 
 # Known-answer files: made again, they must not change.
 vectors: $(READY)

@@ -111,9 +111,11 @@ def test_logprobs_are_the_models_own(client: openai.OpenAI) -> None:
 def test_a_seed_repeats_an_answer_and_another_one_does_not(
     client: openai.OpenAI,
 ) -> None:
-    def answer(seed: int) -> str | None:
-        warm = {**ASK, "temperature": 2, "top_p": 1, "seed": seed, "max_tokens": 6}
-        return client.chat.completions.create(**warm).choices[0].message.content
+    warm = {**ASK, "temperature": 2, "top_p": 1, "max_tokens": 6}
+
+    def answer(seed: int) -> object:
+        answered = client.chat.completions.create(**warm, seed=seed)
+        return answered.choices[0].message.content
 
     assert answer(1) == answer(1) != answer(2)
 
