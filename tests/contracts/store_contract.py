@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from cachemind.core.entry_bytes import encode
-from cachemind.core.state import Change, ContextRow, Entry, NamespaceState
+from cachemind.core.state import Change, ContextRow, Entry, Hits, NamespaceState
 from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
 from cachemind.errors import StoreUnavailable
@@ -283,6 +283,15 @@ class StoreContract:
         assert [entry.exact_key for entry in view.entries(OTHER)] == [key("q")]
         assert [state.namespace for state in view.namespaces()] == [NS, OTHER]
         assert view.raw_entry(NS, key("q")) is None
+
+    def test_hits_are_kept_with_their_entry_and_go_with_it(self, site: Site) -> None:
+        store = site.store()
+        put(store, 0, envelope(stored("p"), "e1"), envelope(reads(read("p", 7))))
+        assert store.reader(NS).hits(key("p")) == Hits(count=1, last_ns=(7,))
+        put(store, 2, envelope(reads(read("p", 9))))
+        assert store.reader(NS).hits(key("p")) == Hits(count=2, last_ns=(9, 7))
+        put(store, 3, envelope(removal("p"), "e2"), envelope(stored("p"), "e3"))
+        assert store.reader(NS).hits(key("p")) is None
 
     def test_history_is_read_by_version(self, site: Site) -> None:
         store = site.store()

@@ -1,63 +1,82 @@
-"""Logs whose events meet: few keys, few timelines, repeated event ids."""
+"""Logs whose events meet: few keys, few timelines, repeated event ids.
+
+The events are lean on purpose: what a law depends on varies, the rest is fixed.
+Full variety is in `tests.strategies`.
+"""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from cachemind.events import (
     Body,
     Envelope,
+    Evicted,
+    Feedback,
     Invalidated,
-    Read,
+    KeyShredded,
+    Outcome,
+    Pinned,
+    PolicyChanged,
     Reads,
+    Refused,
     RolledBack,
     SelectorKind,
+    SnapshotTaken,
+    Stored,
+    Verdict,
 )
-from cachemind.types import EventId, ExactKey, Namespace, Timeline, Version
-from tests import strategies
-from tests.fold_cases import context, event_id, hash_of, key
+from cachemind.types import Namespace, TraceId, Version
+from tests.fold_cases import (
+    envelope,
+    event_id,
+    hash_of,
+    key,
+    lsn,
+    read,
+    reads,
+    stored,
+)
 
 NAMESPACES = (Namespace("a"), Namespace("ab"))
-_WORDS = "pqrst"
+TRACE = TraceId(hash_of("trace")[:16])
 
-keys = st.sampled_from([key(word) for word in _WORDS])
-contexts = st.sampled_from([context(word) for word in "xy"])
-small_ids = st.sampled_from([event_id(str(number)) for number in range(6)])
-event_ids = small_ids | strategies.event_ids
-timelines = st.integers(0, 8).map(Timeline)
-tags = st.sampled_from(["red", "blue"])
-chunks = st.sampled_from([hash_of("chunk 1"), hash_of("chunk 2")])
+words = st.sampled_from("pqr")
+keys = words.map(key)
+tags = st.sampled_from([(), ("red",), ("red", "blue")])
+chunks = st.sampled_from([(), ("chunk",)])
 
 
-def stored() -> st.SearchStrategy[Body]:
+def _stored() -> st.SearchStrategy[Stored]:
     return st.builds(
-        replace,
-        strategies.stored(keys, contexts),
-        tags=st.lists(tags, max_size=2).map(tuple),
-        source_chunks=st.lists(chunks, max_size=2).map(tuple),
+        stored,
+        words,
+        at_context=st.sampled_from("xy"),
+        response=st.sampled_from(["one", "two"]),
+        ttl_ms=st.sampled_from([1, 60_000, 2**63 - 1]),
         model=st.sampled_from(["m1", "m2"]),
-        prompt=st.none() | st.sampled_from(["alpha", "alphabet", "beta"]),
+        tags=tags,
+        chunks=chunks,
+        prompt=st.sampled_from(["alpha", "alphabet", "beta", None]),
+        embedding=st.sampled_from([None, b"\x00\x3c", b"\x00\x3c\x00\x00"]),
     )
 
 
-def read_batches() -> st.SearchStrategy[Reads]:
-    matched: st.SearchStrategy[ExactKey | None] = st.none() | keys
-    item: st.SearchStrategy[Read] = st.builds(
-        replace, strategies.reads(), matched_key=matched
+def _reads() -> st.SearchStrategy[Reads]:
+    item = st.builds(
+        read, words | st.none(), st.integers(0, 9), st.sampled_from(Outcome)
     )
-    return st.builds(Reads, items=st.lists(item, min_size=1, max_size=4).map(tuple))
+    return st.lists(item, min_size=1, max_size=3).map(lambda items: reads(*items))
 
 
-def invalidated() -> st.SearchStrategy[Invalidated]:
+def _invalidated() -> st.SearchStrategy[Invalidated]:
     values = {
         SelectorKind.KEY: keys.map(bytes.hex),
         SelectorKind.PREFIX: st.sampled_from(["alpha", "b"]),
-        SelectorKind.TAG: tags,
+        SelectorKind.TAG: st.sampled_from(["red", "blue"]),
         SelectorKind.MODEL: st.sampled_from(["m1", "m2"]),
-        SelectorKind.CHUNK: chunks.map(bytes.hex),
-        SelectorKind.AGE: st.integers(0, 10**13).map(str),
+        SelectorKind.CHUNK: st.just(hash_of("chunk").hex()),
+        SelectorKind.AGE: st.integers(0, 9).map(str),
         SelectorKind.ALL: st.just(""),
     }
     return st.sampled_from(SelectorKind).flatmap(
@@ -67,47 +86,71 @@ def invalidated() -> st.SearchStrategy[Invalidated]:
     )
 
 
-def rolled_back() -> st.SearchStrategy[RolledBack]:
+def _rolled_back() -> st.SearchStrategy[RolledBack]:
     return st.builds(
         RolledBack,
-        rollback_id=event_ids,
-        to_version=st.integers(0, 6).map(Version),
-        expected_head=st.integers(-1, 6),
+        rollback_id=words.map(event_id),
+        to_version=st.integers(0, 4).map(Version),
+        expected_head=st.just(-1) | st.integers(0, 4),
         reason=st.just("r"),
     )
 
 
-def bodies() -> st.SearchStrategy[Body]:
-    return st.one_of(
-        stored(),
-        stored(),
-        read_batches(),
-        strategies.refused(),
-        invalidated(),
-        strategies.evicted(keys),
-        strategies.pinned(keys),
-        strategies.feedback(keys),
-        rolled_back(),
-        strategies.snapshots_taken(),
-        st.builds(replace, strategies.policies_changed(), policy=st.just("{}")),
-        st.builds(replace, strategies.keys_shredded(), key_id=st.just("k")),
+def _statements() -> st.SearchStrategy[Body]:
+    refused = Refused(
+        exact_key=key("p"), trace_id=TRACE, reason="stream-cut", upstream_status=200
+    )
+    taken = SnapshotTaken(
+        snapshot_id="s",
+        name="n",
+        lsns=(lsn(0),),
+        version=Version(0),
+        digest=hash_of("d"),
+    )
+    return st.sampled_from(
+        [
+            refused,
+            taken,
+            PolicyChanged(policy="{}"),
+            PolicyChanged(policy='{"a":1}'),
+            KeyShredded(key_id="k", reason="r"),
+        ]
     )
 
 
-def envelopes(
-    body: st.SearchStrategy[Body] | None = None,
-) -> st.SearchStrategy[Envelope]:
-    """Timeline 0 half of the time, so that most events count on a fresh log."""
-    ids: st.SearchStrategy[EventId] = event_ids
+def bodies() -> st.SearchStrategy[Body]:
+    """Half of them `Stored`, so that the others find something."""
+    feedback = st.builds(
+        Feedback,
+        matched_key=keys,
+        served_trace_id=st.just(TRACE),
+        verdict=st.sampled_from(Verdict),
+    )
+    evicted = st.builds(
+        Evicted,
+        keys=st.lists(keys, min_size=1, max_size=3).map(tuple),
+        reason=st.just("lru-k"),
+    )
+    pinned = st.builds(Pinned, exact_key=keys, pinned=st.booleans())
+    others = (_reads(), _invalidated(), evicted, pinned, feedback)
+    rare = st.one_of(_rolled_back(), _statements())
+    return st.one_of(*[_stored()] * 5, *others, rare)
+
+
+def envelopes() -> st.SearchStrategy[Envelope]:
+    """Mostly on timeline 0, where a log without a rollback stays."""
     return st.builds(
-        replace,
-        strategies.envelopes(
-            bodies() if body is None else body, st.sampled_from(NAMESPACES)
-        ),
-        event_id=ids,
-        timeline=st.just(Timeline(0)) | timelines,
+        envelope,
+        bodies(),
+        st.integers(0, 15).map(str),
+        namespace=st.sampled_from([*[NAMESPACES[0]] * 3, NAMESPACES[1]]),
+        timeline=st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3, 4, 5]),
+        at_ns=st.integers(0, 9).map(lambda ms: ms * 1_000_000),
     )
 
 
 def logs(max_size: int = 20) -> st.SearchStrategy[list[Envelope]]:
-    return st.lists(envelopes(), max_size=max_size)
+    """Logs of one partition; the last of their sizes are as common as the first."""
+    return st.integers(0, max_size).flatmap(
+        lambda size: st.lists(envelopes(), min_size=size, max_size=size)
+    )

@@ -9,6 +9,7 @@ import pytest
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply
 from cachemind.core.state import Effect, Hits, NamespaceState, Step
+from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
 from cachemind.events import (
     Body,
@@ -286,6 +287,32 @@ def test_an_event_without_effect_makes_no_version(body: Body) -> None:
     assert step.effect is Effect.NO_CHANGE
     assert step.state.version == 4
     assert step.version_row is None
+
+
+def test_a_batch_that_removes_and_replaces_shows_each_entry_once() -> None:
+    base = folded([envelope(stored(word), word) for word in "pqr"])
+    work = folded(
+        [
+            envelope(stored("q", response="newer"), "e4"),
+            envelope(Evicted(keys=(key("p"),), reason="expired"), "e5"),
+            envelope(stored("s"), "e6"),
+        ],
+        base,
+        first=3,
+    )
+    entries = list(work.reader(NS).entries())
+    assert [entry.exact_key for entry in entries] == sorted(map(key, "qrs"))
+    assert {entry.response for entry in entries if entry.exact_key == key("q")} == {
+        b"newer"
+    }
+    assert digest_mismatch(work.state(NS), entries) is None
+    assert work.state(NS).entry_bytes == sum(len(encode(entry)) for entry in entries)
+
+
+def test_what_leaves_takes_its_share_of_the_digest_along() -> None:
+    log = [*SHELF, envelope(Invalidated(kind=SelectorKind.ALL, value="", reason="r"))]
+    state = folded(log).state(NS)
+    assert (state.digest, state.entries, state.entry_bytes) == (0, 0, 0)
 
 
 # ---- timelines ----------------------------------------------------------------------
