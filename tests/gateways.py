@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from cachemind.adapters.clock import SystemClock
@@ -77,12 +78,7 @@ class Fold:
             for record in batch:
                 assert record.value is not None
                 store = self.stores[record.lsn.partition]
-                working = WorkingSet(
-                    lambda name, store=store: (
-                        store.namespace(name),
-                        store.reader(name),
-                    )
-                )
+                working = WorkingSet(partial(_load, store))
                 working.apply(self._codec.decode(record.value), record.lsn)
                 store.commit(record.lsn.offset, working.steps())
 

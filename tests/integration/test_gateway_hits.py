@@ -147,7 +147,7 @@ def test_a_client_sees_usage_in_a_stream_only_if_it_asked(
         _, _, chunks = stream(client)
         assert all(chunk.choices for chunk in chunks)
         assert all(chunk.usage is None for chunk in chunks)
-    _, joined, chunks = stream(client, stream_options={"include_usage": True})
+    _, _, chunks = stream(client, stream_options={"include_usage": True})
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.total_tokens == 18
