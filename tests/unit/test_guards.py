@@ -48,6 +48,12 @@ def found(prompt: str) -> list[tuple[str, str]]:
         pytest.param("on 2024-01-05", [("2024-01-05", "")], id="date"),
         pytest.param("Python 3.10", [("3.10", "")], id="version"),
         pytest.param("B12 and gpt-4o", [("b12", "code"), ("4o", "code")], id="codes"),
+        pytest.param("hundred hundred", [("100", ""), ("100", "")], id="no-power"),
+        pytest.param(
+            "12345678901234567890 million",
+            [("12345678901234567890*1000000", "")],
+            id="never-rounded",
+        ),
         pytest.param("half an hour", [("0.5", "")], id="half"),
         pytest.param("a 2-bedroom flat", [("2", "")], id="hyphen"),
     ],
@@ -185,6 +191,13 @@ def test_every_guard_is_total_and_symmetric(one: str, other: str) -> None:
 
     for _, differ in GUARDS:
         assert differ(mine, theirs) == differ(theirs, mine)
+
+
+@pytest.mark.parametrize("word", ["hundred", "trillion", "dozen", "9" * 5_000, "one"])
+def test_numbers_without_end_are_no_error(word: str) -> None:
+    endless = f"{word} " * 3_000 + "million"
+
+    assert blocked_by(endless, f"{endless} 5") == "guard-number"
 
 
 @given(one=prompts, other=prompts, number=st.integers(10, 10**9))

@@ -149,6 +149,7 @@ candidates = st.lists(
         st.integers(0, 255),
     ),
     max_size=6,
+    unique_by=lambda each: each.key,
 )
 
 

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from cachemind.core.lexicon import terms, word_set
+from cachemind.core.guard_units import UNITS, UNITS_BEFORE
+from cachemind.core.number_words import (
+    FRACTIONS,
+    NUMBER_WORDS,
+    ORDINAL,
+    ROMAN,
+    SCALES,
+    SMALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,125 +32,10 @@ class Quantity:
     soft: bool = False
 
 
-def _table(rows: str) -> dict[str, str]:
-    return {name: row.split()[0] for row in rows.splitlines() for name in row.split()}
-
-
-UNITS: Final = _table(
-    """second sec secs seconds
-minute min mins minutes
-hour hr hrs hours hourly
-day days daily
-week wk weeks weekly
-month months monthly
-quarter quarters quarterly
-year yr yrs years yearly annual annually
-am
-pm
-mg milligram milligrams
-g gram grams gramme grammes
-kg kilo kilos kilogram kilograms
-lb lbs
-stone
-oz ounce ounces
-mm millimetre millimetres millimeter millimeters
-cm centimetre centimetres centimeter centimeters
-metre metres meter meters
-km kilometre kilometres kilometer kilometers
-inch inches
-ft foot feet
-yard yards
-mile miles mi
-mph
-kmh kph
-ml millilitre millilitres milliliter milliliters
-litre litres liter liters
-pint pints
-gallon gallons
-cup cups
-tbsp tablespoon tablespoons
-tsp teaspoon teaspoons
-kb kib kilobyte kilobytes
-mb mib megabyte megabytes
-gb gib gigabyte gigabytes
-tb tib terabyte terabytes
-bit bits
-byte bytes
-mbps
-gbps
-celsius
-fahrenheit
-degree degrees °
-percent % pct
-usd $ dollar dollars
-eur € euro euros
-gbp £
-pound pounds
-yen ¥ jpy
-inr ₹ rupee rupees
-cent cents
-watt watts w
-kw kilowatt kilowatts
-kwh
-volt volts v
-hz
-mhz
-ghz
-calorie calories kcal"""
-)
-_BEFORE: Final = frozenset("$£€¥₹")
-TIME_UNITS: Final = word_set("second minute hour day week month quarter year")
-
-_SMALL: Final = {
-    word: number
-    for number, word in enumerate(
-        terms(
-            "zero one two three four five six seven eight nine ten eleven twelve "
-            "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-        )
-    )
-} | {
-    word: ten * 10
-    for ten, word in enumerate(
-        terms("twenty thirty forty fifty sixty seventy eighty ninety"), start=2
-    )
-}
-_ORDINAL: Final = {
-    word: number
-    for number, word in enumerate(
-        terms(
-            "first second third fourth fifth sixth seventh eighth ninth tenth eleventh "
-            "twelfth"
-        ),
-        start=1,
-    )
-}
-_SCALES: Final = {
-    "dozen": 12,
-    "hundred": 100,
-    "thousand": 1_000,
-    "k": 1_000,
-    "million": 1_000_000,
-    "billion": 1_000_000_000,
-    "bn": 1_000_000_000,
-    "trillion": 1_000_000_000_000,
-}
-_FRACTIONS: Final = {"half": "0.5", "twice": "x2", "double": "x2", "triple": "x3"}
-NUMBER_WORDS: Final = frozenset((*_SMALL, *_ORDINAL, *_SCALES, *_FRACTIONS))
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _DIGITS: Final = re.compile(r"(\d+(?:[.,:/-]\d+)*)(.*)", re.DOTALL)
+_LONGEST_SCALED_DIGITS: Final = 15
 _PLAIN: Final = re.compile(r"\d+(?:\.\d+)?")
-_ROMAN: Final = {
-    numeral: str(number)
-    for number, numeral in enumerate(
-        terms(
-            "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX"
-        ),
-        start=1,
-    )
-    if len(numeral) > 1
-}
-ROMAN: Final = frozenset(_ROMAN)
 
 
 def quantities(tokens: Sequence[str]) -> tuple[Quantity, ...]:
@@ -163,14 +56,14 @@ def quantities(tokens: Sequence[str]) -> tuple[Quantity, ...]:
 
 
 def _may_be_number(token: str) -> bool:
-    return token.lower() in NUMBER_WORDS or token in _ROMAN
+    return token.lower() in NUMBER_WORDS or token in ROMAN
 
 
 def _unit_beside(tokens: Sequence[str], at: int, end: int) -> str:
     following = tokens[end].lower() if end < len(tokens) else ""
     if following in UNITS:
         return UNITS[following]
-    return UNITS[tokens[at - 1]] if at and tokens[at - 1] in _BEFORE else ""
+    return UNITS[tokens[at - 1]] if at and tokens[at - 1] in UNITS_BEFORE else ""
 
 
 def numbers_differ(ones: Sequence[Quantity], others: Sequence[Quantity]) -> bool:
@@ -217,16 +110,16 @@ def _number(tokens: Sequence[str], at: int) -> tuple[str, bool, str, int]:
     if token[0].isdigit():
         return _written(tokens, at)
     word = token.lower()
-    if word in _SMALL or (word in _SCALES and word not in {"k", "bn"}):
+    if word in SMALL or (word in SCALES and word not in {"k", "bn"}):
         return _spelt(tokens, at)
-    if word in _ORDINAL:
+    if word in ORDINAL:
         # "a second" and "per second" are time, "the second" is a place in a row.
         timely = word == "second" and at > 0 and tokens[at - 1].lower() in _PER
-        return ("" if timely else str(_ORDINAL[word])), False, "", at + 1
-    if word in _FRACTIONS:
-        return _FRACTIONS[word], False, "", at + 1
-    if token in _ROMAN:
-        return _ROMAN[token], False, "", at + 1
+        return ("" if timely else str(ORDINAL[word])), False, "", at + 1
+    if word in FRACTIONS:
+        return FRACTIONS[word], False, "", at + 1
+    if token in ROMAN:
+        return ROMAN[token], False, "", at + 1
     mixed = any(map(str.isdigit, token))
     return (word if mixed else ""), False, "code" if mixed else "", at + 1
 
@@ -242,12 +135,12 @@ def _written(tokens: Sequence[str], at: int) -> tuple[str, bool, str, int]:
     if _THOUSANDS.fullmatch(digits):
         digits = digits.replace(",", "")
     end = at + 1
-    if suffix in _SCALES:
-        return _times(digits, _SCALES[suffix]), False, "", end
+    if suffix in SCALES:
+        return _times(digits, SCALES[suffix]), False, "", end
     if suffix in UNITS:
         return digits, False, UNITS[suffix], end
     if suffix in {"", "st", "nd", "rd", "th", "s"}:
-        scale = _SCALES.get(tokens[end].lower()) if end < len(tokens) else None
+        scale = SCALES.get(tokens[end].lower()) if end < len(tokens) else None
         if suffix or scale is None:
             return digits, False, "", end
         return _times(digits, scale), False, "", end + 1
@@ -255,7 +148,8 @@ def _written(tokens: Sequence[str], at: int) -> tuple[str, bool, str, int]:
 
 
 def _times(digits: str, scale: int) -> str:
-    if not _PLAIN.fullmatch(digits):
+    # Decimal would round past its 28 digits, and two numbers would become one.
+    if not _PLAIN.fullmatch(digits) or len(digits) > _LONGEST_SCALED_DIGITS:
         return f"{digits}*{scale}"
     product = Decimal(digits) * scale
     whole = product.to_integral_value()
@@ -268,13 +162,13 @@ def _spelt(tokens: Sequence[str], at: int) -> tuple[str, bool, str, int]:
     end, last = at, at
     while end < len(tokens):
         word = tokens[end].lower()
-        if word in _SMALL and _fits(part, _SMALL[word], started=end > at):
-            part += _SMALL[word]
-        elif word in _SCALES and word not in {"k", "bn"}:
-            part = (part or 1) * _SCALES[word]
-            if _SCALES[word] >= 1_000:
+        if word in SMALL and _fits(part, SMALL[word], started=end > at):
+            part += SMALL[word]
+        elif SCALES.get(word, 0) > part and word not in {"k", "bn"}:
+            part = (part or 1) * SCALES[word]
+            if SCALES[word] >= 1_000:
                 total, part = total + part, 0
-        elif not (word == "and" and tokens[end - 1].lower() in _SCALES and end > at):
+        elif not (word == "and" and tokens[end - 1].lower() in SCALES and end > at):
             break
         end += 1
         if word != "and":

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from cachemind.core.guard_numbers import NUMBER_WORDS, ROMAN, Quantity, quantities
+from cachemind.core.guard_numbers import Quantity, quantities
 from cachemind.core.lexicon import word_set
+from cachemind.core.number_words import NUMBER_WORDS, ROMAN
 
 TOKEN: Final = re.compile(
     r"[$£€¥₹%°]"  # a unit of its own
@@ -80,7 +81,7 @@ class Reading:
         if (
             _DIGIT.search(self.prompt) is None
             and self.vocabulary.isdisjoint(NUMBER_WORDS)
-            and ROMAN.isdisjoint(self.tokens)
+            and ROMAN.keys().isdisjoint(self.tokens)
         ):
             return ()
         return quantities(self.tokens)

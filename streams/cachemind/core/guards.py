@@ -11,9 +11,10 @@ from typing import Final
 
 from cachemind.core.guard_calendar import dates_differ
 from cachemind.core.guard_direction import direction_differs
-from cachemind.core.guard_numbers import TIME_UNITS, UNITS, numbers_differ, units_differ
+from cachemind.core.guard_numbers import numbers_differ, units_differ
 from cachemind.core.guard_polarity import negation_differs, polarity_differs
 from cachemind.core.guard_subject import names_differ, questions_differ
+from cachemind.core.guard_units import TIME_UNITS, UNITS
 from cachemind.core.guard_words import Reading, read
 
 Guard = Callable[[Reading, Reading], bool]
