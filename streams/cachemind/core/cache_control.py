@@ -16,6 +16,9 @@ THRESHOLD: Final = "x-cachemind-threshold"
 TTL: Final = "x-cachemind-ttl"
 MODE: Final = "x-cachemind-mode"
 
+_PARSED: Final = frozenset(
+    name.encode() for name in (CACHE_CONTROL, THRESHOLD, TTL, MODE)
+)
 _LARGEST_DELTA_S: Final = 2**31
 _UNIT_MS: Final = {
     "": MS_PER_S,
@@ -87,9 +90,9 @@ def parse_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     """
     found: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        name = raw_name.decode("latin-1")
-        if name not in _PARSED:
+        if raw_name not in _PARSED:
             continue
+        name = raw_name.decode("latin-1")
         if name in found and name != CACHE_CONTROL:
             raise InvalidRequest(name, "is given more than once")
         value = raw_value.decode("latin-1").strip(" \t")
@@ -116,9 +119,6 @@ def tighten(policy: Policy, controls: Controls) -> Effective:
         requested_ttl_ms=None if ttl_ms is None else min(ttl_ms, policy.max_ttl_ms),
         ttl_limit_ms=policy.max_ttl_ms,
     )
-
-
-_PARSED: Final = frozenset((CACHE_CONTROL, THRESHOLD, TTL, MODE))
 
 
 def _controls(found: Mapping[str, str]) -> Controls:
