@@ -121,7 +121,7 @@ def test_acknowledged_records_survive_kill_minus_nine(
     produce(before, topic_prefix, values)
 
     os.kill(broker.pid, signal.SIGKILL)
-    assert wait_until(lambda: not broker.status().running, 10)
+    assert wait_until(lambda: DataFolder(tmp_path).owner() is None, 10)
     with pytest.raises(BrokerDied):
         broker.raise_if_dead()
 

@@ -43,9 +43,19 @@ def test_no_topic_appears_or_loses_records_by_default() -> None:
     assert found["log.retention.bytes"] == "-1"
 
 
-def test_a_backslash_in_the_folder_name_survives_java_properties() -> None:
-    found = properties(server_properties(Path("/a\\b"), Ports(1, 2)))
-    assert found["log.dirs"] == "/a\\\\b"
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        pytest.param("/a\\b", "/a\\\\b", id="backslash-is-an-escape"),
+        pytest.param("/dätä", "/d\\u00e4t\\u00e4", id="latin-1-is-ambiguous"),
+        pytest.param("/\U0001f600", "/\\ud83d\\ude00", id="surrogate-pair"),
+        pytest.param("/a b", "/a b", id="space"),
+    ],
+)
+def test_a_folder_name_survives_java_properties(folder: str, expected: str) -> None:
+    text = server_properties(Path(folder), Ports(1, 2))
+    assert properties(text)["log.dirs"] == expected
+    assert text.isascii()
 
 
 def test_the_log_configuration_is_xml_whatever_the_folder_is_called() -> None:

@@ -1,6 +1,6 @@
 """An archive of the broker's parsed classes, so that it starts in half the time.
 
-The JVM calls it class data sharing (JEP 310, JEP 350). It is made once for each set
+The JVM calls it class data sharing (JEP 310). It is made once for each set
 of jars and Java: a broker in a scratch folder shows which classes it loads, then the
 JVM writes them down. It is a help and never a need: the JVM checks the archive against
 the jars and ignores one that does not fit, and without one the broker starts slower.
@@ -48,7 +48,11 @@ def archive_options(
 def present_archive(kafka: KafkaDistribution, java: JavaRuntime) -> list[str]:
     """Return the JVM options that use the archive, empty where there is none yet."""
     path = archive_path(kafka, java)
-    return [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
+    if not path.exists():
+        return []
+    # Without the checksums a flipped bit crashes the JVM; with them it ignores the
+    # archive.
+    return [f"-XX:SharedArchiveFile={path}", "-XX:+VerifySharedSpaces"]
 
 
 def archive_path(kafka: KafkaDistribution, java: JavaRuntime) -> Path:

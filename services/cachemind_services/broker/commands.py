@@ -35,6 +35,7 @@ _WATCH_S: Final = 0.5
 _OK: Final = 0
 _FAILED: Final = 1
 _USAGE: Final = 2
+_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def configure(
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     except BrokerError as error:
         _say(str(error))
         return _FAILED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
 
 
 def _run(args: argparse.Namespace) -> int:

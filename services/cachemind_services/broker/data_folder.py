@@ -24,6 +24,7 @@ from typing import Final
 
 from cachemind_services.broker.errors import (
     DataFolderInUse,
+    DataFolderUnusable,
     ForeignCluster,
     NoDiskSpace,
 )
@@ -61,7 +62,12 @@ class DataFolder:
         self._cluster_id = self.root / "cluster_id"
 
     def create(self) -> None:
-        """Make the folders; empty the one for the JVM's scratch files."""
+        """Make the folders; empty the one for the JVM's scratch files.
+
+        Raises: `DataFolderUnusable` for a name that Kafka would split.
+        """
+        if "," in str(self.root):
+            raise DataFolderUnusable(self.root, "Kafka takes no comma in its path")
         shutil.rmtree(self.tmp, ignore_errors=True)
         for folder in (self.root, self.kafka, self.logs, self.tmp):
             folder.mkdir(parents=True, exist_ok=True)

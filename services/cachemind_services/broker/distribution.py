@@ -83,14 +83,21 @@ class KafkaDistribution:
         lock = committed_lock() if lock is None else lock
         folder = (cache_dir or default_cache_dir()) / "kafka" / lock.kafka_version
         if repair:
-            for jar in corrupt_jars(folder, _present(folder, lock.jars)):
-                progress(f"removing {jar.file_name}: it is not the locked file")
-                (folder / jar.file_name).unlink()
+            _remove_broken(folder, lock.jars, progress)
         if missing_jars(folder, lock.jars):
             _fetch(folder, lock.jars, progress, repository_url)
         for jar in lock.jars:
             check_jar(folder / jar.file_name, jar)
         return cls(folder, lock)
+
+
+def _remove_broken(folder: Path, jars: Sequence[LockedJar], progress: Progress) -> None:
+    for jar in corrupt_jars(folder, _present(folder, jars)):
+        progress(f"removing {jar.file_name}: it is not the locked file")
+        (folder / jar.file_name).unlink()
+    # What was made from the jars, or was once found impossible, is made anew.
+    for made in folder.parent.glob("classes-*"):
+        made.unlink(missing_ok=True)
 
 
 def _present(folder: Path, jars: Sequence[LockedJar]) -> list[LockedJar]:
