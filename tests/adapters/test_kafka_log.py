@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from threading import Timer
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -237,6 +238,42 @@ def test_a_broker_that_hangs_is_unavailable_in_time(
     )
     writer.close(ACK_S)
     reader.close()
+
+
+def test_retries_into_a_broker_that_hung_change_no_order_and_repeat_nothing(
+    start_broker: StartBroker, topic_prefix: str
+) -> None:
+    broker = start_broker()
+    properties: Properties = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "delivery.timeout.ms": 60_000,
+        # Requests time out and go out again, though the broker has them.
+        "socket.timeout.ms": 500,
+        "request.timeout.ms": 500,
+        # Small batches, so that many requests are in flight.
+        "batch.num.messages": 10,
+    }
+    topic = create_wal(properties, topic_prefix)
+    writer = KafkaWriter(properties, topic)
+    reader = KafkaReader(properties, topic)
+    sent = [b"%05d" % i for i in range(6_000)]
+    futures = []
+    for number, value in enumerate(sent):
+        if number % 2_000 == 1_000:
+            futures[number // 2].result(ACK_S)  # the stream is under way
+            hang(broker.pid, for_s=1.5)
+        futures.append(writer.append(KEY, value, ()))
+    offsets = [future.result(ACK_S).offset for future in futures]
+    assert offsets == list(range(len(sent)))
+    assert read_all(reader) == sent
+    writer.close(ACK_S)
+    reader.close()
+
+
+def hang(pid: int, for_s: float) -> None:
+    """Stop a process and let it go on later, in the background."""
+    os.kill(pid, signal.SIGSTOP)
+    Timer(for_s, os.kill, (pid, signal.SIGCONT)).start()
 
 
 def until_acknowledged(writer: KafkaWriter, value: bytes) -> None:

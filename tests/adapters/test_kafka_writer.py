@@ -75,17 +75,6 @@ def test_what_passes_in_time_is_retried_and_acknowledged(
     assert append(writer) is None
 
 
-def test_retries_in_the_middle_of_a_stream_keep_the_order(
-    kafka: MockKafka, writer: KafkaWriter
-) -> None:
-    assert append(writer) is None
-    fine, passing = KafkaError.NO_ERROR, KafkaError.NOT_ENOUGH_REPLICAS
-    kafka.answer_with(PRODUCE, *[fine, passing, fine, fine, passing] * 3)
-    futures = [writer.append(b"team-a", b"%d" % i, ()) for i in range(3_000)]
-    offsets = [future.result(ACK_S).offset for future in futures]
-    assert offsets == list(range(1, 3_001))
-
-
 def test_what_does_not_pass_in_time_is_unavailable(
     kafka: MockKafka, writer: KafkaWriter
 ) -> None:
