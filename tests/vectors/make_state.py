@@ -1,11 +1,15 @@
-"""Write `state.json`: known bytes of entries, rows and digests.
+"""Writes `state.json`, the known bytes of entries, rows and digests, beside this file.
 
-Run as `python -m tests.vectors.make_state`; CI runs it and fails on a difference.
+    python -m tests.vectors.make_state [--check]
+
+With --check nothing is written, and a difference ends with exit code 1.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,10 +151,18 @@ def vectors() -> dict[str, dict[str, str]]:
     }
 
 
-def main() -> None:
-    """Write the file."""
-    PATH.write_text(json.dumps(vectors(), indent=2) + "\n", encoding="utf-8")
+def document() -> str:
+    """Return the file's text."""
+    return json.dumps(vectors(), indent=2) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file or, with --check, compare it."""
+    if "--check" in arguments:
+        return int(PATH.read_text(encoding="utf-8") != document())
+    PATH.write_text(document(), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

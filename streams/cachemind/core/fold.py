@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from cachemind.core import digest
@@ -246,8 +247,7 @@ def _changed(
                 left[key] = before.context_key
         if entry is not None:
             sums.put(entry)
-    step = _advanced(sums.state(), envelope, lsn)
-    return replace(step, entries=dict(changes), removed_contexts=left)
+    return _advanced(sums.state(), envelope, lsn, changes, left)
 
 
 def _leaves_context(before: Entry, after: Entry | None) -> bool:
@@ -315,11 +315,18 @@ def _no_change(state: NamespaceState, word: str) -> Step:
     return _step(Effect.NO_CHANGE, _counted(state, word))
 
 
-def _advanced(state: NamespaceState, envelope: Envelope, lsn: Lsn) -> Step:
+def _advanced(
+    state: NamespaceState,
+    envelope: Envelope,
+    lsn: Lsn,
+    changes: Changes = MappingProxyType({}),
+    left: Mapping[ExactKey, ContextKey] = MappingProxyType({}),
+) -> Step:
     kind = kind_of(envelope.body)
-    after = replace(_counted(state, kind), version=Version(state.version + 1))
+    version = Version(state.version + 1)
+    after = replace(state, version=version, counts=_plus_one(state.counts, kind))
     row = VersionRow(
-        version=after.version,
+        version=version,
         offset=lsn.offset,
         timeline=after.timeline,
         digest=after.digest,
@@ -328,18 +335,30 @@ def _advanced(state: NamespaceState, envelope: Envelope, lsn: Lsn) -> Step:
         occurred_at_ns=envelope.occurred_at_ns,
         principal=envelope.principal,
     )
-    return replace(_step(Effect.APPLIED, after), version_row=row)
+    return Step(
+        effect=Effect.APPLIED,
+        state=after,
+        entries=dict(changes),
+        hits={},
+        version_row=row,
+        removed_contexts=dict(left),
+    )
 
 
 def _counted(state: NamespaceState, word: str) -> NamespaceState:
-    counts = dict(state.counts)
-    counts[word] = counts.get(word, 0) + 1
-    return replace(state, counts=counts)
+    return replace(state, counts=_plus_one(state.counts, word))
+
+
+def _plus_one(counts: Mapping[str, int], word: str) -> dict[str, int]:
+    after = dict(counts)
+    after[word] = after.get(word, 0) + 1
+    return after
 
 
 def _step(
     effect: Effect, state: NamespaceState, *, hits: dict[ExactKey, Hits] | None = None
 ) -> Step:
+    """Return a step that leaves entries and version alone."""
     return Step(
         effect=effect,
         state=state,
