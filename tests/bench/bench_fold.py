@@ -1,5 +1,8 @@
 """How fast the log becomes state: live through Faust, in bulk, and one event alone.
 
+Rates are by the clock; `live_cpu_us_per_event` is what the process used, whoever else
+was on the machine.
+
 `python -m tests.bench.bench_fold` starts its own broker and prints JSON. Events are
 `Stored` with a response of 1 KB, eight namespaces in two partitions.
 """
@@ -42,15 +45,17 @@ def append(writer: KafkaWriter, first: int, count: int) -> None:
         future.result(60)
 
 
-def live_rate(folding: Host, writer: KafkaWriter) -> float:
-    """Return events/s that a live materializer folds while it is behind."""
+def live_rate(folding: Host, writer: KafkaWriter) -> tuple[float, float]:
+    """Return events/s while behind, and CPU microseconds an event."""
     folding.start()
     folding.wait_live()
+    used_s = folding.cpu_s()
     append(writer, 0, EVENTS)
     began, before = time.perf_counter(), sum(folding.applied().values())
     folding.wait_applied(folding.ends())
     folded = sum(folding.applied().values()) - before
-    return folded / (time.perf_counter() - began)
+    rate = folded / (time.perf_counter() - began)
+    return rate, (folding.cpu_s() - used_s) / EVENTS * 1e6
 
 
 def lone_latencies_ms(folding: Host, writer: KafkaWriter) -> list[float]:
@@ -87,12 +92,13 @@ def main() -> int:
         with host(broker, "bench", folder) as folding:
             writer = KafkaWriter(folding.place.settings(), folding.place.wal)
             with closing(folding):
-                live = live_rate(folding, writer)
+                live, cpu_us = live_rate(folding, writer)
                 lone = lone_latencies_ms(folding, writer)
             writer.close(5)
             bulk = bulk_rate(folding, folder / "again")
     measured = {
         "live_events_per_s": round(live),
+        "live_cpu_us_per_event": round(cpu_us),
         "bulk_records_per_s": round(bulk),
         "lone_event_p50_ms": round(lone[len(lone) // 2], 2),
         "lone_event_p99_ms": round(lone[len(lone) * 99 // 100], 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -84,6 +85,13 @@ class Host:
         """Return what the materializer has logged so far."""
         return self._log_path.read_text(errors="replace")
 
+    def cpu_s(self) -> float:
+        """Return the seconds of processor that the materializer has used."""
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def applied(self) -> dict[Partition, Offset]:
         """Return the applied offset of every store, -1 where there is none yet."""
         return {p: self._view(p, lambda view: view.applied()) for p in self.partitions}
@@ -136,6 +144,12 @@ class Host:
         """Return where the log ends."""
         with closing(KafkaReader(self.place.settings(), self.place.wal)) as reader:
             return {p: reader.bounds(p)[1] for p in self.partitions}
+
+    def beside(self, folder: Path) -> Host:
+        """Return a host of the same log and group with stores of its own."""
+        folder.mkdir()
+        place = replace(self.place, data_dir=str(folder / "store"))
+        return Host(place, folder / "materializer.log")
 
     def rebuilt(self, data_dir: Path) -> Host:
         """Return a host whose stores were folded in bulk from the log alone."""

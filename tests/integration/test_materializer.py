@@ -100,7 +100,7 @@ class Wal:
 def folding(
     broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Host]:
-    with host(broker, topic_prefix, tmp_path, patience_s=2.0) as running:
+    with host(broker, topic_prefix, tmp_path, patience_s=5.0) as running:
         yield running
 
 
@@ -161,12 +161,16 @@ def test_wherever_the_groups_offsets_were_moved_the_store_counts(
     assert ("the store counts" in folding.output()) == (moved < 40)
 
 
+@pytest.mark.parametrize(
+    "rounds",
+    [5, pytest.param(50, marks=(pytest.mark.slow, pytest.mark.timeout(1200)))],
+)
 def test_killed_at_any_point_it_folds_each_event_once(
-    folding: Host, wal: Wal, tmp_path: Path
+    folding: Host, wal: Wal, tmp_path: Path, rounds: int
 ) -> None:
-    moments = Random(20)
+    moments = Random(rounds)
     with wal.flood():
-        for _ in range(5):
+        for _ in range(rounds):
             folding.start()
             folding.wait_more(moments.randrange(1, 3_000))
             folding.kill()
@@ -176,6 +180,25 @@ def test_killed_at_any_point_it_folds_each_event_once(
     state = folding.state(ALPHA, HOME)
     assert state.version == state.entries == wal.appended
     assert folding.states() == folding.rebuilt(tmp_path / "again").states()
+
+
+def test_two_members_of_one_group_both_hold_everything(
+    folding: Host, wal: Wal, tmp_path: Path
+) -> None:
+    with closing(folding.beside(tmp_path / "beside")) as other:
+        folding.start()
+        folding.wait_live()
+        with wal.flood():
+            other.start()  # the group is rebalanced under load
+            other.wait_more(50)
+            folding.kill()  # and again, once the dead member's session ends
+            other.wait_live()
+            folding.start()
+            folding.wait_more(50)
+        for host_ in (folding, other):
+            host_.wait_applied(folding.ends())
+            assert host_.state(ALPHA, HOME).version == wal.appended
+        assert folding.states() == other.states()
 
 
 def test_a_corrupt_record_goes_to_the_dead_letters_whole(
@@ -252,7 +275,7 @@ def test_transactions_leave_gaps_that_are_folded_over(folding: Host, wal: Wal) -
     assert folding.applied()[HOME] + 1 < folding.ends()[HOME]
     assert folding.process is not None
     with pytest.raises(TimeoutExpired):
-        folding.process.wait(3 * folding.place.patience_s)
+        folding.process.wait(folding.place.patience_s + 3)
     assert folding.stop() == 0
 
 

@@ -155,8 +155,11 @@ async def serve(app: faust.App) -> None:
 
 
 def held_partitions(app: faust.App, topic: str) -> Set[Partition]:
-    """Return the partitions of `topic` that the group has assigned to `app`."""
-    if not app.started:
+    """Return the partitions of `topic` that `app` is given by its group just now.
+
+    None while the group is being rebalanced: Faust then delivers nothing.
+    """
+    if not app.started or app.rebalancing:
         return frozenset()
     try:
         assigned = app.consumer.assignment()
