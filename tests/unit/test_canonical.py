@@ -81,6 +81,8 @@ def test_nesting_past_what_can_be_written_is_the_clients_error() -> None:
         pytest.param(b'{"seed":18446744073709551616}', id="past-64-bits"),
         pytest.param(b'{"seed":-9223372036854775809}', id="below-64-bits"),
         pytest.param(b'{"seed":' + b"9" * 5000 + b"}", id="thousands-of-digits"),
+        pytest.param(b'{"seed":1.8446744073709552e19}', id="float-past-64-bits"),
+        pytest.param(b'{"t":1e999}', id="float-past-all-bounds"),
         pytest.param(b'{"t":NaN}', id="nan"),
         pytest.param(b'{"t":-Infinity}', id="infinity"),
         pytest.param(b"{", id="truncated"),
@@ -107,7 +109,7 @@ def test_a_body_with_one_reading_is_not_ambiguous(body: bytes) -> None:
     assert not ambiguous(body)
 
 
-@given(value=json_values)
+@given(value=json_values.filter(lambda value: b"e+" not in canonical(value)))
 def test_what_a_writer_makes_of_a_value_is_not_ambiguous(value: object) -> None:
     assert not ambiguous(json.dumps(value).encode())
 

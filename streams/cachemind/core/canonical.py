@@ -35,7 +35,8 @@ def ambiguous(body: bytes) -> bool:
     """Return whether two JSON readers may understand `body` differently.
 
     True for a name given twice in one object, at any depth (readers keep the first
-    or the last), for integers past 64 bits and for what is not JSON at all.
+    or the last), for integers past 64 bits, which many read as the float nearest,
+    for floats of that size, which would share their key, and for what is not JSON.
     Source: RFC 8259 sections 4 and 6.
     """
     try:
@@ -43,6 +44,7 @@ def ambiguous(body: bytes) -> bool:
             body,
             object_pairs_hook=_unique,
             parse_int=_word,
+            parse_float=_exact,
             parse_constant=_refuse,
         )
     except (ValueError, RecursionError):
@@ -75,6 +77,11 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 def _word(digits: str) -> None:
     if int(digits) not in _WORDS:
         raise ValueError("an integer is past 64 bits")
+
+
+def _exact(written: str) -> None:
+    if not abs(float(written)) < _WIDEST_INT:
+        raise ValueError("a float is as large as integers that are read as floats")
 
 
 def _refuse(constant: str) -> None:
