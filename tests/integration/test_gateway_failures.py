@@ -51,8 +51,13 @@ def world(upstream: ScriptedUpstream) -> Iterator[World]:
 
 def post(world: World, body: Any = BODY, **headers: str) -> httpx.Response:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    # Plain HTTP: verify=False only saves loading the CA file for every call.
     return httpx.post(
-        world.url + CHAT, json=body, headers=sent, timeout=20, verify=False
+        world.url + CHAT,
+        json=body,
+        headers=sent,
+        timeout=20,
+        verify=False,  # noqa: S501
     )
 
 

@@ -8,12 +8,18 @@ from hashlib import sha256
 from typing import Final
 
 from cachemind.core.cache_control import Effective
-from cachemind.core.identifiers import SpanId, TraceContext, parse_trace_context
+from cachemind.core.identifiers import (
+    SPAN_BYTES,
+    SpanId,
+    TraceContext,
+    parse_trace_context,
+)
 from cachemind.core.keys import RequestKeys
 from cachemind.types import ExactKey, Sha256
 from cachemind_services.gateway.http_io import Header, Scope, target_of
 from cachemind_services.gateway.identity import Ids
 
+_NO_SPAN: Final = SpanId(bytes(SPAN_BYTES))
 _OURS: Final = b"x-cachemind-"
 _LENGTH_TO_BE_SET: Final = frozenset({b"content-length", b"traceparent"})
 
@@ -27,7 +33,6 @@ class Call:
 
     started: float
     scope: Scope
-    headers: dict[bytes, bytes]
     body: bytes
     trace: TraceContext
     keys: RequestKeys | None
@@ -42,7 +47,7 @@ def trace_of(headers: dict[bytes, bytes], ids: Ids) -> TraceContext:
         found = parse_trace_context(raw.decode("latin-1"))
         if found is not None:
             return found
-    return TraceContext(ids.trace(), SpanId(ids.span()), sampled=False)
+    return TraceContext(ids.trace(), _NO_SPAN, sampled=False)
 
 
 def upstream_headers(call: Call, traceparent: bytes, *, captured: bool) -> list[Header]:

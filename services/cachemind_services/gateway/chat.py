@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from cachemind.core.cache_control import parse_controls, tighten
+from cachemind.core.cache_control import (
+    CACHE_CONTROL,
+    MODE,
+    NO_CONTROLS,
+    THRESHOLD,
+    TTL,
+    parse_controls,
+    tighten,
+)
 from cachemind.core.canonical import ambiguous
 from cachemind.core.identifiers import TraceContext
 from cachemind.core.keys import RequestKeys, derive_keys, prompt_hash, prompt_text
@@ -46,9 +54,14 @@ from cachemind_services.gateway.http_io import (
     send_whole,
 )
 from cachemind_services.gateway.identity import Ids, Tenants, derived_key
+from cachemind_services.gateway.known_bodies import KnownBodies, Understood
 from cachemind_services.gateway.look import Look, Reader
 from cachemind_services.gateway.wal_session import WalSession
 
+_CONTROLS: Final = frozenset(
+    name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
+)
+_KNOWN_BYTES: Final = 8 * 2**20
 _GATEWAY_TIMEOUT: Final = 504
 _UNAVAILABLE: Final = 503
 _WAL_UNAVAILABLE: Final = "wal-unavailable"
@@ -99,6 +112,8 @@ class ChatHandler:
         )
         embedder = deps.embedder
         self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
+        self._policy = tighten(settings.policy, NO_CONTROLS)
+        self._known = KnownBodies(_KNOWN_BYTES)
         self._flights: dict[FlightKey, Flight] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -122,31 +137,37 @@ class ChatHandler:
 
         Raises: `InvalidRequest` naming the field.
         """
-        raw_headers = scope["headers"]
-        headers = dict(raw_headers)
-        effective = tighten(self._settings.policy, parse_controls(raw_headers))
-        trace = trace_of(headers, self._ids)
+        headers = dict(scope["headers"])
+        effective = self._policy
+        if not _CONTROLS.isdisjoint(headers):
+            controls = parse_controls(scope["headers"])
+            effective = tighten(self._settings.policy, controls)
         if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
             keys, text = None, sha256(body).hexdigest()
+            hashed = prompt_hash(self._prompt_key, text)
         else:
-            request = parse_chat(body)
-            keys = derive_keys(
-                request,
-                self._settings.namespace,
-                self._tenants.of(headers),
-                self._encoder_id,
-            )
-            text = prompt_text(request)
+            understood = self._understand(self._tenants.of(headers), body)
+            keys, hashed = understood.keys, understood.prompt_hash
         return Call(
             started=started,
             scope=scope,
-            headers=headers,
             body=body,
-            trace=trace,
+            trace=trace_of(headers, self._ids),
             keys=keys,
             effective=effective,
-            prompt_hash=prompt_hash(self._prompt_key, text),
+            prompt_hash=hashed,
         )
+
+    def _understand(self, tenant: bytes, body: bytes) -> Understood:
+        understood = self._known.get(tenant, body)
+        if understood is not None:
+            return understood
+        request = parse_chat(body)
+        keys = derive_keys(request, self._settings.namespace, tenant, self._encoder_id)
+        hashed = prompt_hash(self._prompt_key, prompt_text(request))
+        understood = Understood(keys, hashed)
+        self._known.put(tenant, body, understood)
+        return understood
 
     def trace(self, scope: Scope) -> TraceContext:
         """Return the trace of a request, the caller's or a new one."""
