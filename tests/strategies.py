@@ -49,6 +49,11 @@ T = TypeVar("T")
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
 
+hostile_numbers = st.sampled_from(
+    [b"\xfe" + b"\xff" * 8 + b"\x01", b"\xff" * 9 + b"\x01", b"\x80" * 9, b"\x01"]
+)
+"""Avro's largest and smallest length, an unfinished one, and -1."""
+
 counts = st.integers(0, MAX_LONG)
 times_ns = counts
 versions = counts.map(Version)

@@ -22,7 +22,7 @@ from cachemind.errors import (
 from cachemind.events import Envelope, PolicyChanged, Reads
 from cachemind.types import Namespace, Principal
 from cachemind_schemas.loader import Schema, current, parse, released
-from tests.strategies import envelopes, read_batches
+from tests.strategies import envelopes, hostile_numbers, read_batches
 from tests.vectors import make_events
 
 Change = Callable[[dict[str, Any]], None]
@@ -254,6 +254,19 @@ def test_bytes_that_are_no_event_are_refused(record: bytes, reason: str) -> None
     assert caught.value.reason.startswith(reason) or reason in caught.value.reason
 
 
+def test_exabytes_of_source_chunks_are_refused_at_once() -> None:
+    chunks = EVENT.body.source_chunks  # type: ignore[union-attr] # it is a Stored
+    whole = b"\x04" + chunks[0] + chunks[1] + b"\x00"
+    assert whole in WHOLE
+    endless = b"\xfe" + b"\xff" * 8 + b"\x01"
+    for record in (
+        WHOLE.replace(whole, endless + whole[1:]),
+        WHOLE[: WHOLE.index(whole)] + endless,
+    ):
+        with pytest.raises(UndecodableRecord):
+            CODEC.decode(record)
+
+
 def test_no_beginning_of_a_record_is_a_record() -> None:
     for length in range(len(WHOLE)):
         with pytest.raises(UndecodableRecord):
@@ -291,7 +304,7 @@ def _mutated(whole: bytes, draw: st.DataObject) -> bytes:
     for _ in range(draw.draw(st.integers(1, 4))):
         start = draw.draw(st.integers(0, len(record)))
         end = start + draw.draw(st.integers(0, 2))
-        record[start:end] = draw.draw(st.binary(max_size=12))
+        record[start:end] = draw.draw(st.binary(max_size=12) | hostile_numbers)
     return bytes(record)
 
 

@@ -186,6 +186,9 @@ def _optional_hash(record: Any, at: int) -> tuple[Any, int]:
 
 
 def _hash(record: Any, at: int) -> tuple[Any, int]:
+    # A slice past the end is no error: an array of 2**62 of them would never end.
+    if at + 32 > len(record):
+        raise _GiveUp
     return record[at : at + 32], at + 32
 
 
