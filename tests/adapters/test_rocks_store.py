@@ -289,14 +289,13 @@ def test_hit_histories_can_be_read(site: RocksSite) -> None:
 
 
 def test_a_closed_reader_shows_nothing_and_leaves_no_files(
-    site: RocksSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: RocksSite, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(own))
     path = site.fresh()
     put(site.at(path), 0, envelope(stored("p")))
-    view = site.view_at(path)
+    view = RocksView(path, MEMORY, scratch=own)
     view.catch_up()
     assert list(own.iterdir())
     view.close()

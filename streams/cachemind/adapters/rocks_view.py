@@ -45,13 +45,23 @@ class RocksView(RowView):
     """`StoreInspector` of one partition; empty until the first good `catch_up`."""
 
     def __init__(
-        self, path: Path, memory: RocksMemory, *, identity: StoreIdentity | None = None
+        self,
+        path: Path,
+        memory: RocksMemory,
+        *,
+        identity: StoreIdentity | None = None,
+        scratch: Path | None = None,
     ) -> None:
-        """Touch nothing yet. With `identity`, accept only a store of that log."""
+        """Touch nothing yet. With `identity`, accept only a store of that log.
+
+        RocksDB's own log of this reader goes to a folder of its own under `scratch`
+        (default: the system's temporary folder), which `close` removes.
+        """
         super().__init__()
         self._path = path
         self._memory = memory
         self._identity = identity
+        self._scratch = scratch
         self._lock = Lock()
         self._open: _Secondary | None = None
         self._heard = 0
@@ -97,7 +107,7 @@ class RocksView(RowView):
         return self.show(opened.rows)
 
     def _reopened(self) -> _Secondary:
-        opened = _Secondary(self._path, self._memory, self._identity)
+        opened = _Secondary(self._path, self._memory, self._identity, self._scratch)
         before, self._open = self._open, opened
         if before is not None:
             before.abandon()
@@ -108,7 +118,11 @@ class _Secondary:
     """An open secondary with the doorbell of the store that it follows."""
 
     def __init__(
-        self, path: Path, memory: RocksMemory, identity: StoreIdentity | None
+        self,
+        path: Path,
+        memory: RocksMemory,
+        identity: StoreIdentity | None,
+        scratch: Path | None,
     ) -> None:
         if not (path / _CURRENT).exists():
             # RocksDB would make the folder that it does not find.
@@ -117,7 +131,7 @@ class _Secondary:
         self._pointer = (-1, -1)
         self._manifest_path = path
         self.bell = Doorbell(path, owner=False)
-        self._own = TemporaryDirectory(prefix="cachemind-view-")
+        self._own = TemporaryDirectory(prefix="cachemind-view-", dir=scratch)
         try:
             with translated(path):
                 self._database = Rdict(
