@@ -16,16 +16,20 @@ from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.memory_store import MemoryStore
 from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
 from cachemind.codec.codec import Codec
+from cachemind.core.operation import hash_of
 from cachemind.core.partitioner import partition_of
 from cachemind.core.state import EntryReader, NamespaceState
 from cachemind.core.working_set import WorkingSet
-from cachemind.events import Body, Envelope, Read, Reads
+from cachemind.events import Body, Envelope, PolicyChanged, Read, Reads
 from cachemind.ports import Embedder
 from cachemind.types import (
+    FIRST_TIMELINE,
+    EventId,
     Namespace,
     Offset,
     Partition,
     Principal,
+    TraceId,
     WriterId,
 )
 from cachemind_services.gateway.app import Gateway
@@ -130,6 +134,22 @@ class World:
         return [body for body in self.bodies if isinstance(body, kind)]
 
 
+def _unrelated() -> Envelope:
+    body = PolicyChanged(policy=os.urandom(4).hex())
+    return Envelope(
+        event_id=EventId(os.urandom(16)),
+        namespace=NAMESPACE,
+        trace_id=TraceId(os.urandom(16)),
+        principal=Principal("test"),
+        occurred_at_ns=1,
+        writer=WriterId("test"),
+        writer_seq=1,
+        timeline=FIRST_TIMELINE,
+        op_hash=hash_of(body, 1),
+        body=body,
+    )
+
+
 @contextmanager
 def gateway(
     upstream_url: str,
@@ -138,13 +158,25 @@ def gateway(
     embedder: Embedder | None = None,
     timeouts: UpstreamTimeouts | None = None,
     with_embedder: bool = True,
+    paused: bool = False,
+    preload: int = 0,
+    log_away: bool = False,
 ) -> Iterator[World]:
-    """Run a gateway before `upstream_url`; yield its world."""
+    """Run a gateway before `upstream_url`; yield its world.
+
+    It may begin with a paused fold, with some records on the log, or without a log.
+    """
     codec = Codec()
     clock = SystemClock()
     log = MemoryLog(PARTITIONS, clock)
     fold = Fold(log, codec)
     reader = log.reader()
+    if paused:
+        fold.pause()
+    for _ in range(preload):
+        log.writer().append(NAMESPACE.encode(), codec.encode(_unrelated()), ())
+    if log_away:
+        log.go_away()
     deps = GatewayDeps(
         settings=settings,
         views=[store.view() for store in fold.stores],

@@ -101,6 +101,7 @@ def test_the_second_of_two_equal_requests_is_a_hit(
     assert second_headers["cache-status"].startswith("CacheMind; hit; ttl=")
     assert second_headers["x-cachemind-similarity"] == "1.0000"
     assert int(second_headers["age"]) in (0, 1)
+    assert second_headers["date"].endswith(" GMT")
     assert second_headers["x-cachemind-lsn"] != first_headers["x-cachemind-lsn"]
     prompt_hash = second_headers["x-cachemind-prompt-hash"]
     assert prompt_hash == first_headers["x-cachemind-prompt-hash"]

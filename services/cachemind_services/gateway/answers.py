@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from email.utils import formatdate
 from typing import Final
 
 from cachemind.core.completion import parse_object
@@ -29,8 +30,24 @@ _FORWARDED: Final = {
 _OUTCOMES: Final = {each: each.value.encode() for each in Outcome}
 
 
+class DateField:
+    """The Date field of our own answers, made once a second."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._field: Header = (b"date", b"")
+
+    def at(self, now_ns: int) -> Header:
+        """Return the field for this time. Source: RFC 9110 section 5.6.7."""
+        second = now_ns // NS_PER_S
+        if second != self._second:
+            self._second = second
+            self._field = (b"date", formatdate(second, usegmt=True).encode())
+        return self._field
+
+
 def hit_fields(
-    call: Call, look: Look, served: Served, now_ns: int, stream: bool
+    look: Look, served: Served, now_ns: int, *, stream: bool
 ) -> list[Header]:
     """Return the fields of a hit, content type first.
 

@@ -26,6 +26,7 @@ from cachemind.errors import CacheError, InvalidRequest, LogError, UpstreamUnava
 from cachemind.events import Outcome, Read
 from cachemind.types import Lsn
 from cachemind_services.gateway.answers import (
+    DateField,
     common_fields,
     hit_body,
     hit_fields,
@@ -113,6 +114,7 @@ class ChatHandler:
         embedder = deps.embedder
         self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
         self._policy = tighten(settings.policy, NO_CONTROLS)
+        self._date = DateField()
         self._known = KnownBodies(_KNOWN_BYTES)
         self._flights: dict[FlightKey, Flight] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -206,7 +208,8 @@ class ChatHandler:
             await self._without_log(call, receive, send)
             return
         now_ns = self._clock.now_ns()
-        fields = hit_fields(call, look, served, now_ns, request.stream)
+        fields = hit_fields(look, served, now_ns, stream=request.stream)
+        fields.append(self._date.at(now_ns))
         fields += self._common(call, look, lsn)
         self._metrics.outcomes[look.outcome].inc()
         self._metrics.added.observe(elapsed_s(call))
