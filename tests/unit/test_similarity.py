@@ -125,3 +125,15 @@ def test_a_growing_cache_does_not_move_what_was_there(
     after = nearest(query, unit_rows(rows + more, 8), threshold=0.5, k=100)
 
     assert [near for near in after if near.row < len(rows)] == before
+
+
+def test_a_row_reaches_a_threshold_equal_to_its_own_similarity() -> None:
+    """Whatever the matrix product rounds to; 500 vectors as an encoder makes them."""
+    random = np.random.default_rng(7)
+    drawn = random.normal(size=(500, 384)).astype("<f2")
+    rows = unit_rows([row.tobytes() for row in drawn], 384)
+    query = (drawn[0] + drawn[1]).tobytes()
+
+    for near in nearest(query, rows, threshold=-1, k=500):
+        again = nearest(query, rows, threshold=near.similarity, k=500)
+        assert near in again
