@@ -128,8 +128,9 @@ def _reads(state: NamespaceState, entries: EntryReader, body: Reads) -> Step:
         if key is None:
             continue
         # An entry that went away between look-up and fold has no history to keep.
-        if key in hits or entries.entry(key) is not None:
-            before = hits.get(key) or entries.hits(key)
+        # Only present entries have one, which spares most hits the entry itself.
+        before = hits.get(key) or entries.hits(key)
+        if before is not None or entries.entry(key) is not None:
             hits[key] = _hit(before, read.occurred_at_ns)
     return _step(Effect.COUNTED, replace(state, counts=counts), hits=hits)
 
