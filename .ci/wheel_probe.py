@@ -11,53 +11,51 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
-import re
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 PACKAGES: Final = ("cachemind", "cachemind_services", "cachemind_schemas")
-
-
-def plain(name: str) -> str:
-    """Return a distribution's name as the index compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+OF_DEV_EXTRA: Final = frozenset(
+    {"cachemind_schemas.compat", "cachemind_schemas.release"}
+)
+"""Modules whose own words say that they need the extra `dev`."""
 
 
 def declared() -> set[str]:
-    """Return the distributions that a plain install of the wheel brings.
-
-    Extras that a dependency asks for are followed by name alone.
-    """
-    found: set[str] = set()
-    ahead = ["cachemind"]
+    """Return the distributions that a plain install of the wheel brings."""
+    seen: set[tuple[str, str]] = set()
+    ahead = [("cachemind", "")]
     while ahead:
-        name = plain(ahead.pop())
-        if name in found:
+        name, extra = ahead.pop()
+        if (name, extra) in seen:
             continue
-        try:
-            requires = importlib.metadata.requires(name) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue  # of another platform
-        found.add(name)
-        own = name == "cachemind"
-        wanted = [r for r in requires if not (own and re.search(r";.*extra", r))]
-        ahead += [re.match(r"[\w.-]+", r)[0] for r in wanted]  # type: ignore[index]
-    return found
+        seen.add((name, extra))
+        for line in importlib.metadata.requires(name) or ():
+            wanted = Requirement(line)
+            if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
+                ahead += [
+                    (canonicalize_name(wanted.name), each)
+                    for each in ("", *wanted.extras)
+                ]
+    return {name for name, _ in seen}
 
 
-class Undeclared:
-    """A finder that refuses top-level packages of undeclared distributions."""
+class DeclaredOnly:
+    """Python's own path finder, blind to packages of undeclared distributions."""
 
     def __init__(self) -> None:
         allowed = declared()
-        self._refused = {
+        self._hidden = {
             module
             for module, owners in importlib.metadata.packages_distributions().items()
-            if not allowed & {plain(owner) for owner in owners}
+            if not allowed & {canonicalize_name(owner) for owner in owners}
         }
 
     def find_spec(
@@ -66,29 +64,41 @@ class Undeclared:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Refuse, or leave it to the finders after this one."""
-        del path, target
-        if fullname.partition(".")[0] in self._refused:
-            raise ModuleNotFoundError(f"{fullname} is not a declared dependency")
-        return None
+        """Return what the path finder finds, None for hidden packages."""
+        if fullname.partition(".")[0] in self._hidden:
+            return None
+        return PathFinder.find_spec(fullname, path, target)
+
+    def find_distributions(
+        self, context: importlib.metadata.DistributionFinder.Context
+    ) -> Iterable[importlib.metadata.Distribution]:
+        """Return the installed distributions."""
+        return PathFinder.find_distributions(context)
+
+
+def modules(package: str) -> list[str]:
+    """Return the names of a package's modules, those of an extra left out."""
+    top = importlib.import_module(package)
+    found = [each.name for each in pkgutil.walk_packages(top.__path__, f"{package}.")]
+    return [package, *(name for name in found if name not in OF_DEV_EXTRA)]
 
 
 def main(application: Sequence[str]) -> None:
     """Run the three checks."""
     sys.path.insert(0, str(Path.cwd()))
-    sys.meta_path.insert(0, Undeclared())
-    count = 0
-    for package in PACKAGES:
-        top = importlib.import_module(package)
-        for found in pkgutil.walk_packages(top.__path__, f"{package}."):
-            module = importlib.import_module(found.name)
-            if not str(module.__file__).startswith(sys.prefix):
-                raise SystemExit(f"{found.name} came from {module.__file__}")
-            count += 1
+    blind = DeclaredOnly()
+    sys.meta_path[:] = [
+        blind if finder is PathFinder else finder for finder in sys.meta_path
+    ]
+    names = [found for package in PACKAGES for found in modules(package)]
+    for name in names:
+        module = importlib.import_module(name)
+        if not str(module.__file__).startswith(sys.prefix):
+            raise SystemExit(f"{name} came from {module.__file__}")
     for name in application:
         if importlib.import_module(name).owner != f"application {name}":
             raise SystemExit(f"the application's {name} is hidden")
-    sys.stdout.write(f"imported {count} modules with declared dependencies only\n")
+    sys.stdout.write(f"imported {len(names)} modules with declared dependencies only\n")
 
 
 if __name__ == "__main__":
