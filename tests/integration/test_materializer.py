@@ -205,6 +205,7 @@ def test_a_corrupt_record_goes_to_the_dead_letters_whole(
     folding: Host, wal: Wal
 ) -> None:
     folding.start()
+    folding.wait_live()
     wal.append(stored(1))
     corrupt = b"\xc3\x01 not an event"
     undecodable = wal.append_raw(b"alpha", CODEC.encode(envelope(7, stored(7)))[:-3])
