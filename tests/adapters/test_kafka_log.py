@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from threading import Timer
 
 import pytest
@@ -16,7 +17,7 @@ from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.core.topics import Mode, topics
 from cachemind.errors import LogUnavailable, OffsetOutOfRange
 from cachemind.ports import LogReader
-from cachemind.types import Offset
+from cachemind.types import Lsn, Offset
 from cachemind_services.broker import EmbeddedBroker
 from tests.contracts.log_contract import (
     ACK_S,
@@ -257,7 +258,7 @@ def test_retries_into_a_broker_that_hung_change_no_order_and_repeat_nothing(
     writer = KafkaWriter(properties, topic)
     reader = KafkaReader(properties, topic)
     sent = [b"%05d" % i for i in range(6_000)]
-    futures = []
+    futures: list[Future[Lsn]] = []
     for number, value in enumerate(sent):
         if number % 2_000 == 1_000:
             futures[number // 2].result(ACK_S)  # the stream is under way
