@@ -122,7 +122,7 @@ def test_acknowledged_records_survive_kill_minus_nine(
 
     os.kill(broker.pid, signal.SIGKILL)
     assert wait_until(lambda: DataFolder(tmp_path).owner() is None, 10)
-    with pytest.raises(BrokerDied):
+    with pytest.raises(BrokerDied, match="was ended by SIGKILL"):
         broker.raise_if_dead()
 
     with broker:
@@ -157,6 +157,8 @@ def test_a_folder_that_another_kafka_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kafka" / "meta.properties").write_text(meta)
     with pytest.raises(ForeignCluster, match="BBBBBBBBBBBBBBBBBBBBBB"):
         EmbeddedBroker(tmp_path).start()
+    # Nothing of ours is left in a folder that is not ours.
+    assert not (tmp_path / "cluster_id").exists()
 
 
 def test_another_cluster_id_than_asked_for_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cachemind_services.broker.diagnosis import (
     last_words,
     taken_port,
 )
-from cachemind_services.broker.errors import JavaUnusable
+from cachemind_services.broker.errors import BrokerDied, JavaUnusable
 from cachemind_services.broker.java import parse_feature
 from cachemind_services.broker.server_config import (
     Ports,
@@ -144,8 +144,22 @@ def test_the_taken_port_is_read_from_the_log() -> None:
 def test_last_words_are_the_telling_lines() -> None:
     assert "INFO" not in last_words(BIND)
     assert "40029" in last_words(BIND)
-    assert last_words(("a", "b")) == "a | b"
+    assert last_words(("a", "b")) == "b"
     assert last_words(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "expected"),
+    [
+        pytest.param(1, "ended with exit code 1", id="by-itself"),
+        pytest.param(-9, "was ended by SIGKILL", id="signal-seen-by-the-parent"),
+        pytest.param(137, "was ended by SIGKILL", id="signal-seen-by-the-guard"),
+        pytest.param(143, "was ended by SIGTERM", id="signal-that-java-handled"),
+        pytest.param(None, "was given up", id="never-ended"),
+    ],
+)
+def test_a_death_says_how(exit_code: int | None, expected: str) -> None:
+    assert expected in str(BrokerDied(exit_code, "why", Path("log")))
 
 
 def test_a_cluster_id_is_sixteen_bytes_and_no_option() -> None:

@@ -43,6 +43,6 @@ def taken_port(lines: Sequence[str]) -> int | None:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the last telling lines, or the last lines at all."""
-    telling = [line for line in lines if _SERIOUS.search(line)] or list(lines)
+    """Return the last telling lines, or the very last line."""
+    telling = [line for line in lines if _SERIOUS.search(line)] or lines[-1:]
     return " | ".join(line.strip() for line in telling[-_LINES:] if line.strip())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from typing import Final
 
 from cachemind.errors import BrokerError
+
+_SIGNAL_BASE: Final = 128
 
 
 class JarCorrupt(BrokerError):
@@ -113,12 +117,20 @@ class BrokerDied(BrokerError):
     """The broker's process ended on its own."""
 
     def __init__(self, exit_code: int | None, reason: str, log: Path) -> None:
-        super().__init__(
-            f"the broker ended with exit code {exit_code}: {reason} (log: {log})"
-        )
+        super().__init__(f"the broker {_end(exit_code)}: {reason} (log: {log})")
         self.exit_code = exit_code
         self.reason = reason
         self.log = log
+
+
+def _end(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "was given up"
+    # A process reports signal N as -N, the guard's and Java's exit codes as 128 + N.
+    number = -exit_code if exit_code < 0 else exit_code - _SIGNAL_BASE
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended with exit code {exit_code}"
 
 
 class BrokerNotReady(BrokerError):
