@@ -189,7 +189,10 @@ def test_the_encoder_id_changes_with_all_that_vectors_depend_on(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("1_Pooling/config.json", {"pooling_mode_cls_token": True}),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_cls_token": True, "word_embedding_dimension": 384},
+        ),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}),
         ("modules.json", [{"type": "sentence_transformers.models.Transformer"}]),
         ("sentence_bert_config.json", {}),

@@ -35,14 +35,14 @@ class MemoryEmbedder:
     def embed(self, text: str) -> bytes | None:
         """Return the normalised float16 little-endian vector; see `Embedder`."""
         words = text.lower().split()
-        if not 0 < len(words) <= WINDOW_WORDS:
+        if len(words) > WINDOW_WORDS:
             return None
         vector = np.zeros(DIMENSIONS, dtype=np.float64)
         for gram in _grams(words):
             place = hashlib.sha256(gram.encode("utf-8", "surrogatepass")).digest()
             vector[place[0]] += 1.0 if place[1] & 1 else -1.0
         length = float(np.linalg.norm(vector))
-        if length == 0.0:  # every trigram met its opposite
+        if length == 0.0:  # no word at all, or every trigram met its opposite
             return None
         return bytes((vector / length).astype("<f2").tobytes())
 
