@@ -7,14 +7,14 @@ from hashlib import sha256
 from typing import Final
 
 from cachemind.core.admission import Admitted, NotAdmitted, decide_admission
-from cachemind.core.canonical import ambiguous, canonical
+from cachemind.core.canonical import canonical
 from cachemind.core.completion import JsonObject, check_completion
 from cachemind.core.identifiers import snapshot_id
 from cachemind.core.keys import RequestKeys
 from cachemind.errors import InvalidRequest, MalformedCompletion
 from cachemind.events import Stored
 from cachemind.types import Sha256
-from cachemind_services.gateway.call import Call
+from cachemind_services.gateway.call import Call, is_disputed
 from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.semantic import SemanticTier, semantic_key
@@ -56,7 +56,7 @@ class AdmissionDesk:
             policy=self._deps.settings.policy,
             effective=call.effective,
             request=keys.request,
-            body_ambiguous=ambiguous(call.body),
+            body_ambiguous=is_disputed(call),
             upstream_status=answered.status,
             streamed=answered.streamed,
             completion=answered.completion,

@@ -119,7 +119,9 @@ class _Parts:
         partition = partition_of(namespace.encode(), len(deps.views))
         view = deps.views[partition]
         ids = Ids(deps.random)
-        self.wal = WalSession(deps, ids)
+        self.wal = WalSession(
+            deps.wal, deps.codec, deps.clock, settings, deps.metrics, ids
+        )
         self.overlay = Overlay(settings.overlay_bytes)
         self.semantic = _semantic_tier(deps, partition)
         self.follower = Follower(

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from cachemind.core.cache_control import Effective
+from cachemind.core.canonical import ambiguous
 from cachemind.core.identifiers import (
     SPAN_BYTES,
     SpanId,
@@ -38,6 +39,7 @@ class Call:
     keys: RequestKeys | None
     effective: Effective
     prompt_hash: Sha256
+    disputed: bool | None = None
 
 
 def trace_of(headers: dict[bytes, bytes], ids: Ids) -> TraceContext:
@@ -66,6 +68,16 @@ def upstream_headers(call: Call, traceparent: bytes, *, captured: bool) -> list[
         kept.append((b"accept-encoding", b"identity"))
     kept.append((b"traceparent", traceparent))
     return kept
+
+
+def is_disputed(call: Call) -> bool:
+    """Return whether another reader may understand the body differently.
+
+    Worked out at most once a request: it takes a slow, strict parser.
+    """
+    if call.disputed is None:
+        call.disputed = ambiguous(call.body)
+    return call.disputed
 
 
 def target(call: Call) -> str:

@@ -18,11 +18,16 @@ from cachemind.core.cache_control import (
     parse_controls,
     tighten,
 )
-from cachemind.core.canonical import ambiguous
 from cachemind.core.identifiers import TraceContext
 from cachemind.core.keys import RequestKeys, derive_keys, prompt_hash, prompt_text
 from cachemind.core.request import parse_chat
-from cachemind.errors import CacheError, InvalidRequest, LogError, UpstreamUnavailable
+from cachemind.errors import (
+    CacheError,
+    InvalidRequest,
+    LogError,
+    MalformedCompletion,
+    UpstreamUnavailable,
+)
 from cachemind.events import Outcome, Read
 from cachemind.types import Lsn
 from cachemind_services.gateway.answers import (
@@ -32,7 +37,13 @@ from cachemind_services.gateway.answers import (
     hit_fields,
     miss_fields,
 )
-from cachemind_services.gateway.call import Call, elapsed_s, key_of, trace_of
+from cachemind_services.gateway.call import (
+    Call,
+    elapsed_s,
+    is_disputed,
+    key_of,
+    trace_of,
+)
 from cachemind_services.gateway.deps import (
     NO_ENCODER,
     GatewayDeps,
@@ -204,6 +215,10 @@ class ChatHandler:
             )
             ack = self._wal.read(self._read(call, look))
             lsn = await ack if self._acked else None
+        except MalformedCompletion:
+            look = Look(outcome=Outcome.MISS, reason="malformed-entry")
+            await self._miss(call, look, receive, send)
+            return
         except LogError:
             await self._without_log(call, receive, send)
             return
@@ -408,7 +423,7 @@ def _flight_key(call: Call) -> FlightKey | None:
     keys, effective = call.keys, call.effective
     if keys is None or not effective.lookup or not effective.store:
         return None
-    if ambiguous(call.body):
+    if is_disputed(call):
         return None
     request = keys.request
     return keys.exact_key, request.stream, request.include_usage

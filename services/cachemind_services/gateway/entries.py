@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-import orjson
-
 from cachemind.core.cache_control import Effective
+from cachemind.core.completion import parse_object
 from cachemind.core.entry_bytes import Served, serving
-from cachemind.errors import StoreError
+from cachemind.errors import MalformedCompletion, StoreError
 from cachemind.ports import StoreView
 from cachemind.types import ExactKey, Namespace, Sha256
 from cachemind_services.gateway.overlay import Overlay
@@ -59,14 +58,24 @@ class Entries:
     def exact(self, key: ExactKey) -> Served | None:
         """Return the entry at `key`, expired or not."""
         raw = self.raw(key)
-        return None if raw is None else serving(raw)
+        try:
+            return None if raw is None else serving(raw)
+        except StoreError as error:
+            _LOG.error("the entry %s is corrupt: %s", key.hex(), error)
+            return None
 
     def _has_usage(self, served: Served) -> bool:
         known = self._with_usage.get(served.response_hash)
         if known is None:
             if len(self._with_usage) >= _MOST_REMEMBERED:
                 self._with_usage.clear()
-            completion = orjson.loads(served.response)
-            known = completion.get("usage") is not None
+            known = _tells_usage(served.response)
             self._with_usage[served.response_hash] = known
         return known
+
+
+def _tells_usage(response: bytes) -> bool:
+    try:
+        return parse_object(response).get("usage") is not None
+    except MalformedCompletion:
+        return False  # another writer's; the fold takes any bytes

@@ -172,6 +172,7 @@ class Fetcher:
         Raises: `LogUnavailable` where it is refused what cannot be logged.
         """
         call = errand.call
+        flight.settling = True
         assert call.keys is not None  # noqa: S101 - only parsed requests are captured
         answered = Answered(
             completion=completion, status=flight.status, streamed=streamed

@@ -34,11 +34,13 @@ class Flight:
     """Keeps an answer for its listeners, each at its own pace.
 
     The first `keep_bytes` are kept, so that others may still join. Past that, the
-    slowest listener sets the pace and nobody can join.
+    slowest listener sets the pace, within `patience_s`, and nobody can join. Once
+    `settling`, the answer is complete and is stored whether anybody waits or not.
     """
 
-    def __init__(self, keep_bytes: int) -> None:
+    def __init__(self, keep_bytes: int, patience_s: float = LAGGARD_S) -> None:
         self._keep_bytes = keep_bytes
+        self._patience_s = patience_s
         self._pieces: deque[bytes] = deque()
         self._first = 0
         self._bytes = 0
@@ -49,6 +51,7 @@ class Flight:
         self.error: CacheError | None = None
         self.ended = False
         self.status = 0
+        self.settling = False
         self.upstream_s = 0.0
 
     @property
@@ -77,7 +80,7 @@ class Flight:
         while self._bytes > self._keep_bytes and not self._trim():
             self._room.clear()
             try:
-                async with asyncio.timeout(LAGGARD_S):
+                async with asyncio.timeout(self._patience_s):
                     await self._room.wait()
             except TimeoutError:
                 self._leave_laggards()
@@ -105,7 +108,8 @@ class Flight:
         """A listener went away; an answer that nobody wants is given up."""
         self._listeners.discard(listener)
         self._room.set()
-        if not self._listeners and not self.ended and self.task is not None:
+        wanted = self._listeners or self.ended or self.settling
+        if not wanted and self.task is not None:
             self.task.cancel()
 
     def _trim(self) -> bool:

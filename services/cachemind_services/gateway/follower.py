@@ -33,7 +33,7 @@ class Freshness:
 class Follower:
     """Catches up in a thread of its own whenever the owner has committed.
 
-    `on_fresh` runs on the event loop after each catch-up that moved.
+    `on_fresh` runs on the event loop after each catch-up.
     """
 
     def __init__(
@@ -118,11 +118,9 @@ class Follower:
             self._failed(error)
             return
         self.problem = None
-        moved = fresh.applied != self.applied
         self.applied, self.state = fresh.applied, fresh.state
-        if moved:
-            self._on_fresh(fresh)
-            self._tell()
+        self._on_fresh(fresh)
+        self._tell()
 
     def _read(self, before: Offset) -> Freshness:
         applied = self._view.catch_up()

@@ -14,10 +14,12 @@ from cachemind.core.identifiers import format_traceparent
 from cachemind.core.operation import hash_of
 from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.events import Body, Envelope, Read, Reads
+from cachemind.ports import Clock, LogWriter
 from cachemind.types import FIRST_TIMELINE, Lsn, TraceId
 from cachemind_services.gateway.breaker import Breaker
-from cachemind_services.gateway.deps import GatewayDeps
+from cachemind_services.gateway.deps import GatewaySettings, RecordEncoder
 from cachemind_services.gateway.identity import Ids
+from cachemind_services.gateway.metrics import GatewayMetrics
 
 _LOG: Final = logging.getLogger("cachemind.gateway")
 MOST_READS: Final = 512
@@ -47,15 +49,23 @@ class WalSession:
     record carries wait on one future.
     """
 
-    def __init__(self, deps: GatewayDeps, ids: Ids) -> None:
-        self._wal = deps.wal
-        self._codec = deps.codec
-        self._clock = deps.clock
-        self._settings = deps.settings
-        self._metrics = deps.metrics
+    def __init__(
+        self,
+        wal: LogWriter,
+        codec: RecordEncoder,
+        clock: Clock,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+        ids: Ids,
+    ) -> None:
+        self._wal = wal
+        self._codec = codec
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
         self._ids = ids
         self._loop = asyncio.get_running_loop()
-        self._key = deps.settings.namespace.encode()
+        self._key = settings.namespace.encode()
         self._seq = 0
         self._rounds: deque[_Round] = deque()
         self._waiting = 0
@@ -63,7 +73,7 @@ class WalSession:
         self._unanswered: set[asyncio.Future[Lsn]] = set()
         self._scheduled = False
         self._breaker = Breaker(
-            failures=1, retry_s=deps.settings.wal_retry_s, now=time.monotonic
+            failures=1, retry_s=settings.wal_retry_s, now=time.monotonic
         )
         self.timeline = FIRST_TIMELINE
         self.newest: Lsn | None = None

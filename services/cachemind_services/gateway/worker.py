@@ -1,0 +1,132 @@
+"""One gateway worker: the application under uvicorn, on sockets it inherited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from cachemind.core.policy import MS_PER_S, Policy, Volatile
+from cachemind.types import Namespace, Principal, WriterId
+from cachemind_services.bootstrap.gateway import (
+    GatewayPorts,
+    identify_if_up,
+    open_gateway,
+)
+from cachemind_services.bootstrap.secret import read_secret
+from cachemind_services.gateway.app import Gateway
+from cachemind_services.gateway.deps import (
+    GatewayDeps,
+    GatewaySettings,
+    OnWalFailure,
+    WalAck,
+)
+from cachemind_services.gateway.metrics import GatewayMetrics
+from cachemind_services.settings import Settings
+
+DRAIN_S: Final = 4
+"""How long open requests may go on after SIGTERM; the log is flushed after that."""
+
+BACKLOG: Final = 2048
+METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def run(settings: Settings, fds: Sequence[int], number: int) -> int:
+    """Serve on the inherited sockets `fds` until SIGTERM; return the exit code."""
+    log = identify_if_up(settings)
+
+    async def serve() -> int:
+        ports = open_gateway(settings, log)
+        return await _serve(Gateway(gateway_deps(settings, ports, number)), fds)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serve())
+
+
+def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> GatewayDeps:
+    """Return what the application of worker `number` is built from."""
+    shared = os.environ.get(METRICS_VARIABLE)
+    return GatewayDeps(
+        settings=_gateway_settings(settings, number),
+        views=ports.views,
+        wal=ports.wal,
+        codec=ports.codec,
+        embedder=ports.embedder,
+        upstream=ports.upstream,
+        clock=ports.clock,
+        random=secrets.token_bytes,
+        log_ends=ports.log_ends,
+        metrics=GatewayMetrics(Path(shared) if shared else None),
+    )
+
+
+async def _serve(gateway: Gateway, fds: Sequence[int]) -> int:
+    server = _Server(
+        uvicorn.Config(
+            gateway,
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.drain)
+    await server.serve(sockets=[socket.socket(fileno=os.dup(fd)) for fd in fds])
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its signal handling, which ends a clean stop by a signal."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def drain(self) -> None:
+        self.should_exit = True
+
+
+def _gateway_settings(settings: Settings, number: int) -> GatewaySettings:
+    host = socket.gethostname() or "localhost"
+    writer = f"gateway-{host}-{number}-{secrets.token_hex(4)}"
+    return GatewaySettings(
+        namespace=Namespace(settings.namespace),
+        principal=Principal("local"),
+        writer=WriterId(writer),
+        secret=read_secret(settings),
+        policy=_policy(settings),
+        wal_ack=WalAck(settings.wal_ack),
+        on_wal_failure=OnWalFailure(settings.on_wal_failure),
+        wal_timeout_s=settings.wal_timeout_ms / MS_PER_S,
+        embed_deadline_s=settings.embed_deadline_ms / MS_PER_S,
+        max_body_bytes=settings.max_body_bytes,
+        max_cacheable_bytes=settings.max_cacheable_bytes,
+    )
+
+
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        semantic=settings.encoder != "off",
+        threshold=settings.similarity_threshold,
+        default_ttl_ms=settings.ttl_s * MS_PER_S,
+        max_ttl_ms=settings.max_ttl_s * MS_PER_S,
+        max_entry_bytes=settings.max_cacheable_bytes,
+        volatile=Volatile.SHORT if settings.admit_volatile else Volatile.REFUSE,
+        share_across_credentials=settings.share_across_credentials,
+    )
