@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Final
 
@@ -97,8 +96,3 @@ def open_views(settings: Settings, log: LogIdentity | None) -> list[RocksView]:
         )
         for number in range(settings.partitions)
     ]
-
-
-def host_name() -> str:
-    """Return this machine's name, as far as it tells."""
-    return socket.gethostname() or "localhost"

@@ -30,6 +30,6 @@ def run_materializer(arguments: argparse.Namespace) -> int:
 def run_worker(arguments: argparse.Namespace) -> int:
     """Serve HTTP on inherited sockets until told to stop."""
     # Imported here: the other commands must not pay for the encoder.
-    from cachemind_services.bootstrap import gateway
+    from cachemind_services.gateway import worker
 
-    return gateway.run(settings_from(arguments), arguments.fd, arguments.number)
+    return worker.run(settings_from(arguments), arguments.fd, arguments.number)

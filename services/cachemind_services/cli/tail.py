@@ -68,7 +68,11 @@ def _until(
         yield from reader.read(number, start, ends[number])
 
 
-def _shown(record: LogRecord, decode: Callable[[bytes], Envelope], arguments: argparse.Namespace) -> str:
+def _shown(
+    record: LogRecord,
+    decode: Callable[[bytes], Envelope],
+    arguments: argparse.Namespace,
+) -> str:
     try:
         envelope = decode(record.value or b"")
     except (UndecodableRecord, UnknownSchema, InvalidEvent) as error:

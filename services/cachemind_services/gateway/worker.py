@@ -36,6 +36,9 @@ from cachemind_services.settings import Settings
 DRAIN_S: Final = 4
 """How long open requests may go on after SIGTERM; the log is flushed after that."""
 
+FLIGHTS_S: Final = 2.0
+"""How long upstream calls whose clients are gone may go on after that."""
+
 BACKLOG: Final = 2048
 METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -115,6 +118,7 @@ def _gateway_settings(settings: Settings, number: int) -> GatewaySettings:
         on_wal_failure=OnWalFailure(settings.on_wal_failure),
         wal_timeout_s=settings.wal_timeout_ms / MS_PER_S,
         embed_deadline_s=settings.embed_deadline_ms / MS_PER_S,
+        drain_s=FLIGHTS_S,
         max_body_bytes=settings.max_body_bytes,
         max_cacheable_bytes=settings.max_cacheable_bytes,
     )
