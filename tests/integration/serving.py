@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.bench.running import free_port, wait_for
 
-READY_S = 60.0
+READY_S = 120.0
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Serving:
     url: str
     data_dir: Path
     process: subprocess.Popen[bytes]
+    started_s: float = 0.0
 
     def get(self, target: str) -> Any:
         """Return the parsed JSON of a GET."""
@@ -41,11 +42,33 @@ class Serving:
                 return pid
         raise LookupError(f"no child runs {role}")
 
+    def runs(self, role: str) -> bool:
+        """Return whether a child runs `role`."""
+        try:
+            return self.pid_of(role) > 0
+        except LookupError:
+            return False
+
     def kill(self, role: str) -> int:
         """SIGKILL the child that runs `role`; return the process id it had."""
         pid = self.pid_of(role)
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def kill_kafka(self, broker: int) -> None:
+        """SIGKILL the Java process below the process `broker`."""
+        for pid in _children(broker):
+            os.kill(pid, signal.SIGKILL)
+
+    def descendants(self) -> set[int]:
+        """Return the process ids below the supervisor."""
+        found: set[int] = set()
+        waiting = [self.process.pid]
+        while waiting:
+            below = _children(waiting.pop())
+            found.update(below)
+            waiting.extend(below)
+        return found
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Return once the gateway says that it is ready."""
@@ -65,8 +88,10 @@ def serving(upstream: str, data_dir: Path, *flags: str) -> Iterator[Serving]:
     argv += ["--upstream", upstream, "--port", str(port), "--data-dir", str(data_dir)]
     process = subprocess.Popen([*argv, *flags])
     served = Serving(f"http://127.0.0.1:{port}", data_dir, process)
+    began = time.monotonic()
     try:
         served.wait_ready()
+        served.started_s = time.monotonic() - began
         yield served
     finally:
         if process.poll() is None:
