@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from cachemind.errors import CacheError
 from cachemind_services.demo.chat_answers import Answer, Body, Choice
 from cachemind_services.demo.chat_request import ChatCall, RequestProblem, parse_call
 from cachemind_services.demo.chat_sampling import SERVED_TOKENS, Delta, Sampling, Token
@@ -56,7 +57,7 @@ class Model(Protocol):
         ...
 
 
-class ClientGone(Exception):
+class ClientGone(CacheError):
     """The client closed the connection; nobody waits for the answer."""
 
 
