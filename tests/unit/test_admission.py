@@ -317,6 +317,14 @@ def test_what_alternatives_leave_over_counts_as_one_more_outcome() -> None:
     assert figures.entropy_nats == pytest.approx(1.5 * math.log(2))
 
 
+def test_a_token_off_the_list_counts_as_one_of_a_whole_vocabulary() -> None:
+    figures = confidence_of(choice(logprobs={"content": [{"logprob": -9999.0}]}))
+
+    assert figures is not None
+    assert figures.entropy_nats == pytest.approx(18 * math.log(2))
+    assert figures.confidence_ratio == 0
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=3),
     lambda inner: (

@@ -158,6 +158,7 @@ def test_a_difference_is_named_by_its_guard(word: str, one: str, other: str) -> 
         ("Who is better, Messi or Ronaldo?", "Who is better, Ronaldo or Messi?"),
         ("DELIVERY TO NORTHERN IRELAND?", "Delivery to northern Ireland?"),
         ("Is it OK to bring wine?", "May I bring wine?"),
+        ("Trips London to Paris to London", "A tour London to Paris to London"),
         ("Ann's book", "the book of Ann"),
         ("What are the benefits of tea?", "What is good about tea?"),
         ("a 30-day trial on 2 devices", "a trial on 2 devices of 30 days"),
@@ -167,6 +168,12 @@ def test_a_difference_is_named_by_its_guard(word: str, one: str, other: str) -> 
 def test_the_same_question_in_other_words_passes(one: str, other: str) -> None:
     assert blocked_by(one, other) is None
     assert blocked_by(other, one) is None
+
+
+def test_there_and_back_is_judged_alike_from_both_sides() -> None:
+    one, other = "Trips London to Paris to London", "A tour Paris to London"
+
+    assert blocked_by(one, other) == blocked_by(other, one)
 
 
 # ---- laws ----------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def direction_differs(one: Reading, other: Reading) -> bool:
     if _CUES.isdisjoint(one.vocabulary & other.vocabulary):
         return False
     mine, theirs = set(_relations(one)), set(_relations(other))
-    return any((y, cue, x) in theirs and (y, cue, x) not in mine for x, cue, y in mine)
+    # A relation that holds both ways in a prompt ("there and back") has no direction.
+    return any((y, cue, x) in theirs - mine for x, cue, y in mine - theirs)
 
 
 def _same_roles(ones: Sequence[str], others: Sequence[str]) -> bool:
