@@ -40,6 +40,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/mypy .ci/constraints.py .ci/wheel_check.py .ci/wheel_probe.py
 	$(BIN)/lint-imports
 
 format: $(READY)
