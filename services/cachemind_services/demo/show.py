@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cachemind.errors import CacheError
+from cachemind.types import Lsn
 from cachemind_services.demo.drive import drive, render
 from cachemind_services.demo.processes import (
     find_child,
@@ -43,6 +44,7 @@ def show(*, stop_after: bool) -> int:
         _say(f"ready after {time.monotonic() - began:.0f} s\n")
         rows = drive(gateway.url)
         print(render(rows))
+        gateway.settle(rows[-1].lsn)
         right = crash(gateway)
         right = gateway.doctor() and right
         _say(f"\nshown in {time.monotonic() - began:.0f} s")
@@ -86,10 +88,23 @@ class _Gateway:
 
     def entries(self) -> int:
         """Return how many entries the folded state has."""
+        count: int = self._stats()["entries"]
+        return count
+
+    def settle(self, lsn: str) -> None:
+        """Return once everything up to `lsn` is folded. Raises: `CacheError`."""
+        wanted = Lsn.parse(lsn)
+        until(
+            lambda: Lsn.parse(self._stats()["applied"]) >= wanted,
+            f"{lsn} was not folded in time",
+            RESTART_S,
+        )
+
+    def _stats(self) -> dict[str, Any]:
         url = self.url + "/v1/cachemind/stats"
         with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310
-            count: int = json.load(answer)["entries"]
-        return count
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def doctor(self) -> bool:
         """Rebuild a second store from the log alone; return whether both agree."""
@@ -125,16 +140,13 @@ def crash(gateway: _Gateway) -> bool:
         "the materializer did not come back",
         RESTART_S,
     )
-    until(
-        lambda: gateway.entries() >= before + len(acknowledged),
-        "acknowledged writes are missing from the state",
-        RESTART_S,
-    )
+    gateway.settle(acknowledged[-1])
+    found = gateway.entries() - before
     _say(
-        f"{len(acknowledged)} writes acknowledged, {gateway.entries() - before} in "
-        f"the state; last LSN {acknowledged[-1]}"
+        f"{len(acknowledged)} writes acknowledged, {found} in the state; "
+        f"last LSN {acknowledged[-1]}"
     )
-    return len(acknowledged) == WRITES
+    return found == len(acknowledged) == WRITES
 
 
 def _start(folder: Path, opened: ExitStack) -> tuple[str, _Gateway]:
