@@ -43,7 +43,17 @@ class KafkaGroupOffsets:
         deadline_s: float = GROUP_DEADLINE_S,
     ) -> None:
         """Raises: `InvalidSetting`; contacts no broker yet."""
-        self._consumer = open_consumer(properties, {"group.id": group})
+        limit_ms = max(1, round(deadline_s * 1000))
+        self._consumer = open_consumer(
+            properties,
+            {
+                "group.id": group,
+                # No member's session: how long librdkafka holds a commit, and with it
+                # `close`, while the coordinator is away.
+                "session.timeout.ms": limit_ms,
+                "heartbeat.interval.ms": max(1, limit_ms // 3),
+            },
+        )
         self._deadline_s = deadline_s
         self._group = group
         self._topic = topic
@@ -87,8 +97,8 @@ class KafkaGroupOffsets:
 
     def _commit(self, wanted: list[TopicPartition], limit_s: float) -> None:
         try:
-            # A commit has no time limit and waits 45 s for a coordinator that is
-            # away; this question has one, and needs the coordinator too.
+            # A commit has no time limit of its own and holds `close` up too; this
+            # question has one, and needs the coordinator as well.
             self._consumer.committed(wanted, limit_s)
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
             _checked(done or [])
