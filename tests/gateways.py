@@ -157,7 +157,6 @@ def gateway(
     *,
     embedder: Embedder | None = None,
     timeouts: UpstreamTimeouts | None = None,
-    with_embedder: bool = True,
     paused: bool = False,
     preload: int = 0,
     log_away: bool = False,
@@ -167,35 +166,53 @@ def gateway(
     It may begin with a paused fold, with some records on the log, or without a log.
     """
     codec = Codec()
-    clock = SystemClock()
-    log = MemoryLog(PARTITIONS, clock)
+    log = MemoryLog(PARTITIONS, SystemClock())
     fold = Fold(log, codec)
-    reader = log.reader()
     if paused:
         fold.pause()
     for _ in range(preload):
         log.writer().append(NAMESPACE.encode(), codec.encode(_unrelated()), ())
     if log_away:
         log.go_away()
-    deps = GatewayDeps(
+    deps = _deps(
+        log, fold, HttpUpstream(upstream_url, timeouts or UpstreamTimeouts()), settings
+    )
+    if embedder is not None:
+        deps = replace(deps, embedder=embedder)
+    try:
+        with served(Gateway(deps), lifespan="on") as url:
+            yield World(url, log, fold, codec, deps)
+    finally:
+        fold.close()
+
+
+@contextmanager
+def another_worker(world: World, upstream_url: str) -> Iterator[str]:
+    """Run a second gateway on the same log and stores; yield its URL."""
+    upstream = HttpUpstream(upstream_url, UpstreamTimeouts())
+    deps = _deps(world.log, world.fold, upstream, world.deps.settings)
+    with served(Gateway(deps), lifespan="on") as url:
+        yield url
+
+
+def _deps(
+    log: MemoryLog, fold: Fold, upstream: HttpUpstream, settings: GatewaySettings
+) -> GatewayDeps:
+    reader = log.reader()
+    return GatewayDeps(
         settings=settings,
         views=[store.view() for store in fold.stores],
         wal=log.writer(),
-        codec=codec,
-        embedder=(embedder or MemoryEmbedder()) if with_embedder else None,
-        upstream=HttpUpstream(upstream_url, timeouts or UpstreamTimeouts()),
-        clock=clock,
+        codec=Codec(),
+        embedder=MemoryEmbedder(),
+        upstream=upstream,
+        clock=SystemClock(),
         random=os.urandom,
         log_ends=lambda: {
             Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
         },
         metrics=GatewayMetrics(),
     )
-    try:
-        with served(Gateway(deps), lifespan="on") as url:
-            yield World(url, log, fold, codec, deps)
-    finally:
-        fold.close()
 
 
 def changed(**fields: object) -> GatewaySettings:

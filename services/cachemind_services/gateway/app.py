@@ -28,6 +28,7 @@ from cachemind_services.gateway.metrics import CONTENT_TYPE
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.proxy import Proxy
 from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.turns import Turns
 from cachemind_services.gateway.wal_session import WalSession
 from cachemind_services.gateway.writes import Writes
 
@@ -132,13 +133,16 @@ class _Parts:
             self.wal, self.overlay, self.follower, self.semantic, deps.metrics
         )
         desk = AdmissionDesk(deps, ids, self.semantic)
+        reader = Reader(deps, entries, self.semantic)
+        file = settings.turns_file
+        self.turns = None if file is None else Turns(file)
         self.chat = ChatHandler(
             deps,
             ids,
             self.wal,
             self.follower,
-            Reader(deps, entries, self.semantic),
-            Fetcher(deps, ids, self.writes, desk),
+            reader,
+            Fetcher(deps, ids, self.writes, desk, reader, self.turns),
         )
         self.admin = Admin(deps, self.chat, entries, self.writes, desk, self.follower)
         self.proxy = Proxy(deps.upstream)
@@ -171,6 +175,8 @@ class _Parts:
             await asyncio.to_thread(self.semantic.close)
         for view in deps.views:
             view.close()
+        if self.turns is not None:
+            self.turns.close()
 
     def _freshened(self, fresh: Freshness) -> None:
         self.overlay.prune(fresh.applied)

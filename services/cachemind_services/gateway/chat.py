@@ -299,7 +299,8 @@ class ChatHandler:
 
     def _start(self, call: Call, look: Look, key: FlightKey | None) -> Flight:
         flight = Flight(self._settings.max_cacheable_bytes)
-        errand = Errand(call, _not_captured(call, look), look.vector)
+        reason = _not_captured(call, look)
+        errand = Errand(call, reason, look.vector, shared=key is not None)
         task = asyncio.create_task(self._fetcher.run(flight, errand))
         flight.task = task
         self.tasks.add(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol
 
 from cachemind.core.policy import Policy
@@ -52,6 +53,8 @@ class GatewaySettings:
     `secret` keys prompt hashes and tenant ids; equal on all hosts of a namespace.
     `wal_buffer` bounds the look-ups that wait for an acknowledgement. `index_rows`
     bounds the vectors in memory, `candidates` those judged for one prompt.
+    `turns_file` is shared by the workers of one host, where there are several, for
+    single flight across them; a worker waits `turn_wait_s` for another at most.
     """
 
     namespace: Namespace
@@ -70,6 +73,8 @@ class GatewaySettings:
     overlay_bytes: int = 64 * 2**20
     index_rows: int = 200_000
     candidates: int = 8
+    turns_file: Path | None = None
+    turn_wait_s: float = 60.0
     drain_s: float = 8.0
 
     def __post_init__(self) -> None:

@@ -21,14 +21,19 @@ from cachemind.errors import (
 from cachemind.ports import UpstreamRequest, UpstreamResponse
 from cachemind.types import Lsn
 from cachemind_services.gateway.admission import AdmissionDesk, Answered
+from cachemind_services.gateway.answers import EVENT_STREAM, hit_body
 from cachemind_services.gateway.call import Call, key_of, target, upstream_headers
 from cachemind_services.gateway.deps import GatewayDeps, OnWalFailure
 from cachemind_services.gateway.flight import Flight, Head
+from cachemind_services.gateway.http_io import JSON
 from cachemind_services.gateway.identity import Ids
+from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.stream_capture import StreamCapture
+from cachemind_services.gateway.turns import POLL_S, Turns
 from cachemind_services.gateway.usage import UsageWish
 from cachemind_services.gateway.writes import Writes
 
+FOLD_WAIT_S: Final = 0.25
 _EVENT_STREAM: Final = b"text/event-stream"
 
 
@@ -37,24 +42,34 @@ class Errand:
     """What to fetch, and for whom.
 
     `reason` says why the answer is not to be captured, "" where it is. `vector` is
-    the prompt's, where it is known already.
+    the prompt's, where it is known already. `shared`: an identical request's answer
+    will do as well.
     """
 
     call: Call
     reason: str
     vector: bytes | None
+    shared: bool
 
 
 class Fetcher:
     """Runs errands: one upstream answer each, published as it comes."""
 
     def __init__(
-        self, deps: GatewayDeps, ids: Ids, writes: Writes, desk: AdmissionDesk
+        self,
+        deps: GatewayDeps,
+        ids: Ids,
+        writes: Writes,
+        desk: AdmissionDesk,
+        reader: Reader,
+        turns: Turns | None,
     ) -> None:
         self._deps = deps
         self._ids = ids
         self._writes = writes
         self._desk = desk
+        self._reader = reader
+        self._turns = turns
         self._metrics = deps.metrics
         self._limit = deps.settings.max_cacheable_bytes
         self._usage = UsageWish()
@@ -84,6 +99,35 @@ class Fetcher:
                 flight.fail(UpstreamUnavailable("given up", status=500))
 
     async def _fetch(self, flight: Flight, errand: Errand) -> None:
+        if self._turns is None or not errand.shared:
+            await self._ask(flight, errand)
+            return
+        wait_s = self._deps.settings.turn_wait_s
+        async with self._turns.take(key_of(errand.call), wait_s) as waited:
+            if not waited or not await self._found(flight, errand.call):
+                await self._ask(flight, errand)
+
+    async def _found(self, flight: Flight, call: Call) -> bool:
+        """Answer with what another worker has just stored; False where it did not.
+
+        Its entry shows here once it is folded, a few milliseconds later.
+        """
+        assert call.keys is not None  # noqa: S101 - only parsed requests are shared
+        request = call.keys.request
+        until = time.monotonic() + FOLD_WAIT_S
+        while (served := self._reader.exact(call, call.keys).served) is None:
+            if time.monotonic() > until:
+                return False
+            await asyncio.sleep(POLL_S)
+        body = hit_body(
+            served, stream=request.stream, include_usage=request.include_usage
+        )
+        headers = EVENT_STREAM if request.stream else (JSON,)
+        flight.begin(Head(status=200, headers=headers, lsn=None, reason="joined"))
+        await flight.publish(body)
+        return True
+
+    async def _ask(self, flight: Flight, errand: Errand) -> None:
         call = errand.call
         tried = False
         for body, added in self._usage.attempts(call, capture=not errand.reason):
