@@ -25,7 +25,6 @@ from cachemind.events import Evidence, Invalidated, SelectorKind
 from cachemind.types import HASH_BYTES, ExactKey, Lsn
 from cachemind_services.gateway.admission import AdmissionDesk
 from cachemind_services.gateway.call import Call
-from cachemind_services.gateway.chat import ChatHandler
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.follower import Follower
@@ -39,6 +38,7 @@ from cachemind_services.gateway.http_io import (
     send_invalid,
     send_json,
 )
+from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.writes import Writes
 
 PREFIX: Final = "/v1/cachemind/"
@@ -59,14 +59,14 @@ class Admin:
     def __init__(
         self,
         deps: GatewayDeps,
-        chat: ChatHandler,
+        understanding: Understanding,
         entries: Entries,
         writes: Writes,
         desk: AdmissionDesk,
         follower: Follower,
     ) -> None:
         self._deps = deps
-        self._chat = chat
+        self._understanding = understanding
         self._entries = entries
         self._writes = writes
         self._desk = desk
@@ -126,7 +126,7 @@ class Admin:
 
     async def _put(self, scope: Scope, receive: Receive, send: Send) -> None:
         fields = await self._fields(receive)
-        call = self._chat.understand(
+        call = self._understanding.call(
             time.perf_counter(), scope, _object_body(fields, "request")
         )
         completion = _completion(fields, call)
@@ -177,7 +177,9 @@ class Admin:
             )
         except InvalidEvent as error:
             raise InvalidRequest(error.field, error.problem) from error
-        lsn = await self._writes.invalidate(event, self._chat.trace(scope).trace_id)
+        lsn = await self._writes.invalidate(
+            event, self._understanding.trace(scope).trace_id
+        )
         folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
         await send_json(
             send, 200 if folded else 202, {"lsn": str(lsn), "folded": folded}

@@ -29,6 +29,7 @@ from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.proxy import Proxy
 from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
 from cachemind_services.gateway.turns import Turns
+from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.wal_session import WalSession
 from cachemind_services.gateway.writes import Writes
 
@@ -136,15 +137,19 @@ class _Parts:
         reader = Reader(deps, entries, self.semantic)
         file = settings.turns_file
         self.turns = None if file is None else Turns(file)
+        understanding = Understanding(deps, ids)
         self.chat = ChatHandler(
             deps,
             ids,
+            understanding,
             self.wal,
             self.follower,
             reader,
             Fetcher(deps, ids, self.writes, desk, reader, self.turns),
         )
-        self.admin = Admin(deps, self.chat, entries, self.writes, desk, self.follower)
+        self.admin = Admin(
+            deps, understanding, entries, self.writes, desk, self.follower
+        )
         self.proxy = Proxy(deps.upstream)
 
     def not_ready(self) -> list[str]:

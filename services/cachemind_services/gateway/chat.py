@@ -6,21 +6,9 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Final
 
-from cachemind.core.cache_control import (
-    CACHE_CONTROL,
-    MODE,
-    NO_CONTROLS,
-    THRESHOLD,
-    TTL,
-    parse_controls,
-    tighten,
-)
-from cachemind.core.identifiers import TraceContext
-from cachemind.core.keys import RequestKeys, derive_keys, prompt_hash, prompt_text
-from cachemind.core.request import parse_chat
+from cachemind.core.keys import RequestKeys
 from cachemind.errors import (
     CacheError,
     InvalidRequest,
@@ -42,10 +30,8 @@ from cachemind_services.gateway.call import (
     elapsed_s,
     is_disputed,
     key_of,
-    trace_of,
 )
 from cachemind_services.gateway.deps import (
-    NO_ENCODER,
     GatewayDeps,
     OnWalFailure,
     WalAck,
@@ -65,15 +51,11 @@ from cachemind_services.gateway.http_io import (
     send_invalid,
     send_whole,
 )
-from cachemind_services.gateway.identity import Ids, Tenants, derived_key
-from cachemind_services.gateway.known_bodies import KnownBodies, Understood
+from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Look, Reader
+from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.wal_session import WalSession
 
-_CONTROLS: Final = frozenset(
-    name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
-)
-_KNOWN_BYTES: Final = 8 * 2**20
 _GATEWAY_TIMEOUT: Final = 504
 _UNAVAILABLE: Final = 503
 _WAL_UNAVAILABLE: Final = "wal-unavailable"
@@ -100,12 +82,13 @@ class ChatHandler:
         self,
         deps: GatewayDeps,
         ids: Ids,
+        understanding: Understanding,
         wal: WalSession,
         follower: Follower,
         reader: Reader,
         fetcher: Fetcher,
     ) -> None:
-        self._deps = deps
+        self._understanding = understanding
         self._settings = settings = deps.settings
         self._metrics = deps.metrics
         self._clock = deps.clock
@@ -116,17 +99,7 @@ class ChatHandler:
         self._fetcher = fetcher
         self._acked = settings.wal_ack is WalAck.ACKED
         self._refuses = settings.on_wal_failure is OnWalFailure.REFUSE
-        self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
-        self._tenants = Tenants(
-            settings.secret,
-            settings.namespace,
-            shared=settings.policy.share_across_credentials,
-        )
-        embedder = deps.embedder
-        self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
-        self._policy = tighten(settings.policy, NO_CONTROLS)
         self._date = DateField()
-        self._known = KnownBodies(_KNOWN_BYTES)
         self._flights: dict[FlightKey, Flight] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -135,7 +108,7 @@ class ChatHandler:
         started = time.perf_counter()
         try:
             body = await read_body(receive, self._settings.max_body_bytes)
-            call = self.understand(started, scope, body)
+            call = self._understanding.call(started, scope, body)
         except InvalidRequest as error:
             self._metrics.invalid.inc()
             await send_invalid(send, error)
@@ -144,47 +117,6 @@ class ChatHandler:
             return
         await self._answer(call, receive, send)
         self._metrics.total.observe(elapsed_s(call))
-
-    def understand(self, started: float, scope: Scope, body: bytes) -> Call:
-        """Return the request with its keys and what its controls allow.
-
-        Raises: `InvalidRequest` naming the field.
-        """
-        headers = dict(scope["headers"])
-        effective = self._policy
-        if not _CONTROLS.isdisjoint(headers):
-            controls = parse_controls(scope["headers"])
-            effective = tighten(self._settings.policy, controls)
-        if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
-            keys, text = None, sha256(body).hexdigest()
-            hashed = prompt_hash(self._prompt_key, text)
-        else:
-            understood = self._understand(self._tenants.of(headers), body)
-            keys, hashed = understood.keys, understood.prompt_hash
-        return Call(
-            started=started,
-            scope=scope,
-            body=body,
-            trace=trace_of(headers, self._ids),
-            keys=keys,
-            effective=effective,
-            prompt_hash=hashed,
-        )
-
-    def _understand(self, tenant: bytes, body: bytes) -> Understood:
-        understood = self._known.get(tenant, body)
-        if understood is not None:
-            return understood
-        request = parse_chat(body)
-        keys = derive_keys(request, self._settings.namespace, tenant, self._encoder_id)
-        hashed = prompt_hash(self._prompt_key, prompt_text(request))
-        understood = Understood(keys, hashed)
-        self._known.put(tenant, body, understood)
-        return understood
-
-    def trace(self, scope: Scope) -> TraceContext:
-        """Return the trace of a request, the caller's or a new one."""
-        return trace_of(dict(scope["headers"]), self._ids)
 
     async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         keys = call.keys
@@ -409,10 +341,6 @@ class ChatHandler:
             response_hash=None if served is None else served.response_hash,
             reason=look.reason,
         )
-
-
-def _encoded(headers: dict[bytes, bytes]) -> bool:
-    return headers.get(b"content-encoding", b"identity") != b"identity"
 
 
 def _flight_key(call: Call) -> FlightKey | None:

@@ -1,0 +1,92 @@
+"""From a request's bytes to its keys and to what its controls allow."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from cachemind.core.cache_control import (
+    CACHE_CONTROL,
+    MODE,
+    NO_CONTROLS,
+    THRESHOLD,
+    TTL,
+    parse_controls,
+    tighten,
+)
+from cachemind.core.identifiers import TraceContext
+from cachemind.core.keys import derive_keys, prompt_hash, prompt_text
+from cachemind.core.request import parse_chat
+from cachemind_services.gateway.call import Call, trace_of
+from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
+from cachemind_services.gateway.http_io import Scope
+from cachemind_services.gateway.identity import Ids, Tenants, derived_key
+from cachemind_services.gateway.known_bodies import KnownBodies, Understood
+
+_CONTROLS: Final = frozenset(
+    name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
+)
+_KNOWN_BYTES: Final = 8 * 2**20
+
+
+class Understanding:
+    """Works requests out for one namespace, under its policy and its secret."""
+
+    def __init__(self, deps: GatewayDeps, ids: Ids) -> None:
+        self._settings = settings = deps.settings
+        self._ids = ids
+        self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
+        self._tenants = Tenants(
+            settings.secret,
+            settings.namespace,
+            shared=settings.policy.share_across_credentials,
+        )
+        embedder = deps.embedder
+        self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
+        self._policy = tighten(settings.policy, NO_CONTROLS)
+        self._known = KnownBodies(_KNOWN_BYTES)
+
+    def call(self, started: float, scope: Scope, body: bytes) -> Call:
+        """Return the request with its keys and what its controls allow.
+
+        Raises: `InvalidRequest` naming the field.
+        """
+        headers = dict(scope["headers"])
+        effective = self._policy
+        if not _CONTROLS.isdisjoint(headers):
+            controls = parse_controls(scope["headers"])
+            effective = tighten(self._settings.policy, controls)
+        if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
+            keys, text = None, sha256(body).hexdigest()
+            hashed = prompt_hash(self._prompt_key, text)
+        else:
+            understood = self._understand(self._tenants.of(headers), body)
+            keys, hashed = understood.keys, understood.prompt_hash
+        return Call(
+            started=started,
+            scope=scope,
+            body=body,
+            trace=trace_of(headers, self._ids),
+            keys=keys,
+            effective=effective,
+            prompt_hash=hashed,
+        )
+
+    def _understand(self, tenant: bytes, body: bytes) -> Understood:
+        understood = self._known.get(tenant, body)
+        if understood is not None:
+            return understood
+        request = parse_chat(body)
+        keys = derive_keys(request, self._settings.namespace, tenant, self._encoder_id)
+        hashed = prompt_hash(self._prompt_key, prompt_text(request))
+        understood = Understood(keys, hashed)
+        self._known.put(tenant, body, understood)
+        return understood
+
+    def trace(self, scope: Scope) -> TraceContext:
+        """Return the trace of a request, the caller's or a new one."""
+        return trace_of(dict(scope["headers"]), self._ids)
+
+
+def _encoded(headers: dict[bytes, bytes]) -> bool:
+    return headers.get(b"content-encoding", b"identity") != b"identity"
