@@ -14,6 +14,7 @@ from cachemind.events import (
     Outcome,
     Read,
     Reads,
+    RolledBack,
     Stored,
 )
 from cachemind.types import (
@@ -122,6 +123,18 @@ def read(
 
 def reads(*items: Read) -> Reads:
     return Reads(items=items)
+
+
+def rolled_back(
+    to_version: int, word: str = "r", *, expected_head: int = -1, reason: str = "why"
+) -> RolledBack:
+    """The rollback id is made of the word."""
+    return RolledBack(
+        rollback_id=event_id(f"rollback {word}"),
+        to_version=Version(to_version),
+        expected_head=expected_head,
+        reason=reason,
+    )
 
 
 def envelope(

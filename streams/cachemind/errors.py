@@ -151,6 +151,58 @@ class DigestMismatch(CacheError):
         self.computed = computed
 
 
+# ---- versions -----------------------------------------------------------------------
+
+
+class UnknownVersion(CacheError):
+    """A version that the namespace never had."""
+
+
+class RollbackRejected(CacheError):
+    """A state of the past could not be rebuilt, or failed its validation.
+
+    `reason` says what does not fit; another base may still do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the state of the past does not hold: {reason}")
+        self.reason = reason
+
+
+class CheckpointRefused(StoreError):
+    """A checkpoint is missing, damaged or not of this log; `where` names it."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"checkpoint {where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+# ---- snapshots ----------------------------------------------------------------------
+
+
+class SnapshotError(CacheError):
+    """Something about shipped snapshots."""
+
+
+class SnapshotUnavailable(SnapshotError):
+    """The folder or object store did not take or give what was asked."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"snapshots at {where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+class SnapshotRefused(SnapshotError):
+    """A snapshot is missing a part, damaged or of another log; `name` is its name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"snapshot {name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
 # ---- upstream and encoder -----------------------------------------------------------
 
 

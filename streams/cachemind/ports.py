@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import Change as Change
 from cachemind.core.state import ContextRow as ContextRow
 from cachemind.core.state import (
@@ -28,9 +29,11 @@ from cachemind.core.state import (
     Step,
     VersionRow,
 )
+from cachemind.core.timeline import History, Span
 from cachemind.types import (
     ContextKey,
     EncoderId,
+    EventId,
     ExactKey,
     Lsn,
     Namespace,
@@ -191,7 +194,35 @@ class SchemaIds(Protocol):
 # ---- the store ----------------------------------------------------------------------
 
 
-class StoreWriter(Protocol):
+class StoreHistory(Protocol):
+    """The versions of one partition's namespaces. Raises: `StoreUnavailable`."""
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        ...
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        ...
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        ...
+
+    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet."""
+        ...
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        ...
+
+
+class StoreWriter(StoreHistory, Protocol):
     """The owning process's view of one partition's store."""
 
     def applied(self) -> Offset:
@@ -206,13 +237,21 @@ class StoreWriter(Protocol):
         """Return read access to the entries of `namespace`."""
         ...
 
+    def fence(self, namespace: Namespace, offset: Offset) -> None:
+        """Say that state from before `offset` must not be served of `namespace`.
+
+        Seen by every view at once. A hint in shared memory, not part of the state.
+        """
+        ...
+
     def commit(
         self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
     ) -> None:
         """Make `steps` and the new applied offset durable, all or nothing.
 
         Every kept step's entries, hits, version row and last state go in with the
-        journal row for `applied`. Raises: `StoreUnavailable`; nothing then changed.
+        journal row for `applied`; so do the report of a rollback, and the quarantine
+        that it ends in or lifts. Raises: `StoreUnavailable`; nothing then changed.
         """
         ...
 
@@ -221,7 +260,7 @@ class StoreWriter(Protocol):
         ...
 
 
-class StoreView(Protocol):
+class StoreView(StoreHistory, Protocol):
     """A reader's view of one partition's store: always a whole batch, maybe old."""
 
     def catch_up(self) -> Offset:
@@ -237,6 +276,17 @@ class StoreView(Protocol):
         A hint from shared memory, under a microsecond; catch up now and then
         without it too.
         """
+        ...
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was.
+
+        While `applied` is below it, nothing of the namespace may be served.
+        """
+        ...
+
+    def reader(self, namespace: Namespace) -> EntryReader:
+        """Return read access to the entries of `namespace`."""
         ...
 
     def applied(self) -> Offset:
@@ -267,7 +317,7 @@ class StoreView(Protocol):
 
 
 class StoreInspector(StoreView, Protocol):
-    """What operators' tools read besides: full scans and history."""
+    """What operators' tools read besides: full scans."""
 
     def namespaces(self) -> Sequence[NamespaceState]:
         """Return every namespace of the partition, by name."""
@@ -275,12 +325,6 @@ class StoreInspector(StoreView, Protocol):
 
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
-        ...
-
-    def versions(
-        self, namespace: Namespace, first: Version, last: Version
-    ) -> Sequence[VersionRow]:
-        """Return the history rows in [first, last]."""
         ...
 
 

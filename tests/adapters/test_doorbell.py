@@ -6,7 +6,7 @@ import pytest
 
 from cachemind.adapters.doorbell import NAME, Doorbell
 from cachemind.errors import StoreUnavailable
-from cachemind.types import Offset
+from cachemind.types import Namespace, Offset
 
 
 def test_a_reader_sees_what_the_owner_rang_last(tmp_path: Path) -> None:
@@ -19,6 +19,24 @@ def test_a_reader_sees_what_the_owner_rang_last(tmp_path: Path) -> None:
     assert reader.read() == 0
     reader.close()
     owner.close()
+
+
+def test_a_fence_is_of_its_namespace_and_never_moves_back(tmp_path: Path) -> None:
+    owner = Doorbell(tmp_path, owner=True)
+    reader = Doorbell(tmp_path, owner=False)
+    assert reader.fenced_at(Namespace("shop")) == -1
+    owner.fence(Namespace("shop"), Offset(0))
+    assert reader.fenced_at(Namespace("shop")) == 0
+    owner.fence(Namespace("shop"), Offset(2**40))
+    owner.fence(Namespace("shop"), Offset(5))
+    assert reader.fenced_at(Namespace("shop")) == 2**40
+    assert reader.fenced_at(Namespace("other")) == -1
+    assert reader.read() == 0
+    owner.close()
+    again = Doorbell(tmp_path, owner=True)
+    assert again.fenced_at(Namespace("shop")) == 2**40
+    again.close()
+    reader.close()
 
 
 def test_an_owner_that_comes_back_rings_the_same_bell(tmp_path: Path) -> None:

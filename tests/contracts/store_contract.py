@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,7 +12,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from cachemind.core.entry_bytes import encode
+from cachemind.core.fold import apply, unchanged
+from cachemind.core.rollback_report import (
+    Quarantine,
+    RollbackReport,
+    RollbackStatus,
+)
 from cachemind.core.state import Change, ContextRow, Entry, Hits, NamespaceState
+from cachemind.core.timeline import Branch, History, Span
 from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
 from cachemind.errors import StoreUnavailable
@@ -20,13 +28,16 @@ from cachemind.ports import StoreInspector, StoreWriter
 from cachemind.types import ExactKey, Namespace, Offset, Version
 from tests.fold_cases import (
     NS,
+    NoEntries,
     context,
     envelope,
+    event_id,
     folded,
     key,
     lsn,
     read,
     reads,
+    rolled_back,
     stored,
     whole,
 )
@@ -304,6 +315,73 @@ class StoreContract:
         assert view.versions(NS, Version(4), Version(2)) == []
         assert len(view.versions(NS, Version(0), Version(5))) == 5
 
+    def test_history_tells_the_keys_that_each_version_changed(self, site: Site) -> None:
+        store = site.store()
+        put(store, 0, envelope(stored("p"), "e1"), envelope(stored("q"), "e2"))
+        put(store, 2, envelope(removal("p", "q"), "e3"), envelope(stored("r"), "e4"))
+        view = site.view(store)
+        view.catch_up()
+        for reading in (store, view):
+            assert reading.touched(NS, Span(Version(2), Version(3))) == {
+                2: (key("q"),),
+                3: tuple(sorted([key("p"), key("q")])),
+            }
+            assert reading.touched(OTHER, Span(Version(1), Version(9))) == {}
+            assert reading.history(NS) == History((), Version(4))
+            assert [row.version for row in reading.versions(NS, *FIRST_TWO)] == [1, 2]
+            assert [row.entries for row in reading.versions(NS, *FIRST_TWO)] == [1, 2]
+
+    def test_history_tells_a_rollbacks_target_id_and_reason(self, site: Site) -> None:
+        store = site.store()
+        back = rolled_back(1, reason="r" * 300)
+        put(store, 0, envelope(stored("p"), "e1"), envelope(stored("q"), "e2"))
+        put(store, 2, envelope(back, "e3"))
+        view = site.view(store)
+        view.catch_up()
+        assert view.history(NS) == History(
+            (Branch(Version(3), Version(1)),), Version(3)
+        )
+        (row,) = view.versions(NS, Version(3), Version(3))
+        assert (row.target, row.rollback_id) == (1, back.rollback_id)
+        assert row.reason == "r" * 200
+        assert view.history(OTHER) == History.empty()
+
+    def test_a_rollbacks_end_is_kept_by_its_id(self, site: Site) -> None:
+        store = site.store()
+        report = refusal(offset=0)
+        commit_end(store, report)
+        view = site.view(store)
+        view.catch_up()
+        for reading in (store, view):
+            assert reading.rollback_report(report.rollback_id) == report
+            assert reading.rollback_report(event_id("other")) is None
+            assert reading.quarantine(NS) is None
+
+    def test_a_quarantine_lasts_until_a_rollback_is_committed(self, site: Site) -> None:
+        store, bad = site.store(), RollbackStatus.QUARANTINED
+        view = site.view(store)
+        commit_end(store, replace(refusal(0), status=bad, verdict="no base holds"))
+        expected = Quarantine(offset=Offset(0), reason="no base holds")
+        for offset in (1, 2):
+            view.catch_up()
+            assert store.quarantine(NS) == view.quarantine(NS) == expected
+            assert view.quarantine(OTHER) is None
+            commit_end(store, refusal(offset))
+        commit_end(store, replace(refusal(3), status=RollbackStatus.COMMITTED))
+        view.catch_up()
+        assert store.quarantine(NS) is view.quarantine(NS) is None
+
+    def test_a_fence_is_seen_at_once_and_without_a_commit(self, site: Site) -> None:
+        store = site.store()
+        view = site.view(store)
+        view.catch_up()
+        assert view.fenced_at(NS) == -1
+        store.fence(NS, Offset(0))
+        assert view.fenced_at(NS) == 0
+        store.fence(NS, Offset(7))
+        assert view.fenced_at(NS) == 7
+        assert not view.changed()
+
     def test_a_commit_that_does_not_move_on_is_a_callers_bug(self, site: Site) -> None:
         store = site.store()
         put(store, 3, envelope(stored("p"), "e1"))
@@ -324,6 +402,24 @@ class StoreContract:
             store.commit(Offset(1), {})
         with pytest.raises(StoreUnavailable):
             store.namespace(NS)
+
+
+FIRST_TWO = (Version(1), Version(2))
+
+
+def refusal(offset: int) -> RollbackReport:
+    """The report of a rollback that was refused at `offset`."""
+    event = envelope(rolled_back(9), "e")
+    state = NamespaceState(namespace=NS)
+    report = apply(state, NoEntries(), event, lsn(offset)).report
+    assert report is not None
+    return report
+
+
+def commit_end(store: StoreWriter, report: RollbackReport) -> None:
+    """Commit nothing but a rollback's end."""
+    step = replace(unchanged(store.namespace(NS)), report=report)
+    store.commit(report.offset, {NS: [step]})
 
 
 def change(word: str, at_context: str, *, present: bool) -> Change:

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemind.core import state_bytes
+from cachemind.core import history_bytes, state_bytes
+from cachemind.core.rollback_report import (
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
 from cachemind.core.state import (
     Change,
     ContextRow,
@@ -17,7 +22,14 @@ from cachemind.core.state import (
     VersionRow,
 )
 from cachemind.errors import CorruptState
-from cachemind.types import ExactKey, Namespace, Offset, Timeline, Version
+from cachemind.types import (
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Timeline,
+    Version,
+)
 from tests import strategies
 from tests.vectors import make_state as known
 
@@ -46,10 +58,14 @@ version_rows = st.builds(
     offset=strategies.counts.map(Offset),
     timeline=strategies.counts.map(Timeline),
     digest=digests,
+    entries=strategies.counts,
     event_id=strategies.event_ids,
     kind=strategies.texts,
     occurred_at_ns=strategies.times_ns,
     principal=strategies.principals,
+    target=st.none() | strategies.counts.map(Version),
+    rollback_id=st.none() | strategies.event_ids,
+    reason=strategies.texts,
 )
 context_rows = st.builds(
     ContextRow,
@@ -68,11 +84,37 @@ changes = st.lists(
     max_size=3,
 ).map(tuple)
 
+reports = st.builds(
+    RollbackReport,
+    rollback_id=strategies.event_ids,
+    namespace=strategies.namespaces,
+    offset=strategies.counts.map(Offset),
+    status=st.sampled_from(RollbackStatus),
+    from_version=strategies.counts.map(Version),
+    to_version=strategies.counts.map(Version),
+    new_version=st.none() | strategies.counts.map(Version),
+    restored=strategies.counts,
+    removed=strategies.counts,
+    changed=strategies.counts,
+    replayed=strategies.counts,
+    base=st.integers(-1, 2**63 - 1).map(Offset),
+    digest=digests,
+    strategy=st.sampled_from(Strategy),
+    verdict=strategies.texts,
+    duration_ms=strategies.counts,
+    reason=strategies.texts,
+)
+
 KEY = ExactKey(bytes(32))
+ID = EventId(bytes(16))
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "namespace state": state_bytes.decode_state,
     "hits": state_bytes.decode_hits,
     "version row": lambda raw: state_bytes.decode_version(Version(1), raw),
+    "touched keys": history_bytes.decode_touched,
+    "rollback target": history_bytes.decode_target,
+    "rollback report": lambda raw: history_bytes.decode_report(ID, raw),
+    "quarantine": history_bytes.decode_quarantine,
     "context row": lambda raw: state_bytes.decode_context(KEY, raw),
     "journal row": state_bytes.decode_journal,
 }
@@ -98,6 +140,24 @@ def test_hits_survive_their_bytes(history: Hits) -> None:
 def test_a_version_row_survives_its_bytes(row: VersionRow) -> None:
     raw = state_bytes.encode_version(row)
     assert state_bytes.decode_version(row.version, raw) == row
+
+
+@given(report=reports)
+def test_a_rollback_report_survives_its_bytes(report: RollbackReport) -> None:
+    raw = history_bytes.encode_report(report)
+    assert history_bytes.decode_report(report.rollback_id, raw) == report
+
+
+@given(keys=st.sets(strategies.exact_keys, max_size=5))
+def test_touched_keys_survive_their_bytes_in_order(keys: set[ExactKey]) -> None:
+    raw = history_bytes.encode_touched(keys)
+    assert history_bytes.decode_touched(raw) == tuple(sorted(keys))
+
+
+def test_a_report_with_an_unknown_word_is_refused() -> None:
+    raw = history_bytes.encode_report(known.REPORT)
+    with pytest.raises(CorruptState):
+        history_bytes.decode_report(ID, raw.replace(b"committed", b"commuted."))
 
 
 @given(row=context_rows)
@@ -148,6 +208,11 @@ def test_the_vectors_decode_to_what_they_say() -> None:
     assert state_bytes.decode_state(raw["namespace state"]) == known.STATE
     assert state_bytes.decode_state(raw["empty namespace state"]) == known.EMPTY_STATE
     assert state_bytes.decode_hits(raw["hits"]) == known.HITS
+    assert history_bytes.decode_touched(raw["touched keys"]) == known.TOUCHED
+    assert history_bytes.decode_report(
+        known.REPORT.rollback_id, raw["rollback report"]
+    ) == (known.REPORT)
+    assert history_bytes.decode_quarantine(raw["quarantine"]) == known.QUARANTINE
     assert state_bytes.decode_version(Version(9), raw["version row"]) == (
         known.VERSION_ROW
     )

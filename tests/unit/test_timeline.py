@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemind.core.timeline import Branch, History, Span, UnknownVersion
+from cachemind.core.timeline import Branch, History, Span
+from cachemind.errors import UnknownVersion
 from cachemind.types import Timeline, Version
 
 

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cachemind.core import digest, entry_bytes, state_bytes
+from cachemind.core import digest, entry_bytes, history_bytes, state_bytes
+from cachemind.core.rollback_report import (
+    NO_BASE,
+    Quarantine,
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
 from cachemind.core.state import (
     Change,
     ContextRow,
@@ -99,11 +106,51 @@ VERSION_ROW = VersionRow(
     offset=Offset(12_346),
     timeline=Timeline(5),
     digest=258,
+    entries=2,
     event_id=EventId(_bytes(10, 16)),
     kind="stored",
     occurred_at_ns=1_700_000_000_000_000_002,
     principal=Principal("alice"),
+    target=None,
+    rollback_id=None,
+    reason="",
 )
+ROLLBACK_ROW = replace(
+    VERSION_ROW,
+    kind="rolled_back",
+    target=Version(5),
+    rollback_id=EventId(_bytes(12, 16)),
+    reason="vergiftet: zurück",
+)
+TOUCHED = (ExactKey(_bytes(1, 32)), ExactKey(_bytes(13, 32)))
+REPORT = RollbackReport(
+    rollback_id=EventId(_bytes(12, 16)),
+    namespace=Namespace("shop"),
+    offset=Offset(12_346),
+    status=RollbackStatus.COMMITTED,
+    from_version=Version(8),
+    to_version=Version(5),
+    new_version=Version(9),
+    restored=1,
+    removed=2,
+    changed=3,
+    replayed=4,
+    base=Offset(12_300),
+    digest=258,
+    strategy=Strategy.JSON_PATCH,
+    verdict="valid",
+    duration_ms=12,
+    reason="vergiftet: zurück",
+)
+REFUSED_REPORT = replace(
+    REPORT,
+    status=RollbackStatus.REFUSED,
+    new_version=None,
+    base=NO_BASE,
+    strategy=Strategy.FIELD_HASH,
+    verdict="expected head 7, the head is 8",
+)
+QUARANTINE = Quarantine(offset=Offset(12_346), reason="no base holds")
 CONTEXT_ROW = ContextRow(
     exact_key=ExactKey(_bytes(1, 32)),
     embedding=b"\x00\x3c\x00\x00",
@@ -136,6 +183,12 @@ def vectors() -> dict[str, dict[str, str]]:
         "empty namespace state": state_bytes.encode_state(EMPTY_STATE),
         "hits": state_bytes.encode_hits(HITS),
         "version row": state_bytes.encode_version(VERSION_ROW),
+        "version row of a rollback": state_bytes.encode_version(ROLLBACK_ROW),
+        "touched keys": history_bytes.encode_touched(TOUCHED),
+        "rollback target": history_bytes.encode_target(Version(5)),
+        "rollback report": history_bytes.encode_report(REPORT),
+        "refused rollback report": history_bytes.encode_report(REFUSED_REPORT),
+        "quarantine": history_bytes.encode_quarantine(QUARANTINE),
         "context row": state_bytes.encode_context(CONTEXT_ROW),
         "journal row": state_bytes.encode_journal(PREVIOUS, CHANGES),
         "empty journal row": state_bytes.encode_journal(Offset(-1), ()),

@@ -1,9 +1,14 @@
 """A hint in shared memory that a store has a new commit.
 
-A file of eight bytes in the store's folder, mapped by the owner and its readers: the
-applied offset plus one in the machine's byte order, written after each commit. It is
-never the truth; that is in the store. As long as a reader has the file mapped, its
-inode cannot be given to another file, so it also tells a rebuilt store from the old.
+A file of 8 byte words in the store's folder, mapped by the owner and its readers. The
+first is the applied offset plus one in the machine's byte order, written after each
+commit. It is never the truth; that is in the store. As long as a reader has the file
+mapped, its inode cannot be given to another file, so it also tells a rebuilt store
+from the old.
+
+The other words are *fences*: before the owner works on a rollback at an offset, it
+says there that older state of the namespace must not be served. Namespaces that share
+a fence only miss more often.
 """
 
 from __future__ import annotations
@@ -12,12 +17,15 @@ import mmap
 import os
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from cachemind.errors import StoreUnavailable
-from cachemind.types import Offset
+from cachemind.types import Namespace, Offset
 
 NAME: Final = "cachemind.doorbell"
-SIZE_BYTES: Final = 8
+FENCES: Final = 64
+_WORD_BYTES: Final = 8
+SIZE_BYTES: Final = _WORD_BYTES * (1 + FENCES)
 
 
 class Doorbell:
@@ -40,6 +48,15 @@ class Doorbell:
         """Return what was rung last, plus one; 0 for nothing yet."""
         return self._word[0]
 
+    def fence(self, namespace: Namespace, offset: Offset) -> None:
+        """Say that state from before `offset` must not be served of `namespace`."""
+        slot = _slot(namespace)
+        self._word[slot] = max(self._word[slot], offset + 1)
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was."""
+        return Offset(self._word[_slot(namespace)] - 1)
+
     def moved(self) -> bool:
         """Return whether the path now leads to another store, or to none."""
         try:
@@ -52,6 +69,10 @@ class Doorbell:
         """Unmap the file."""
         self._word.release()
         self._map.close()
+
+
+def _slot(namespace: Namespace) -> int:
+    return 1 + crc32(namespace.encode()) % FENCES
 
 
 def _mapped(path: Path, *, owner: bool) -> tuple[mmap.mmap, tuple[int, int]]:

@@ -10,13 +10,16 @@ from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
 from cachemind.adapters.store_reading import (
     NoRows,
     RowEntries,
+    RowHistory,
     RowView,
     read_applied,
     read_state,
 )
-from cachemind.core.state import EntryReader, NamespaceState, Step
+from cachemind.core.rollback_report import Quarantine, RollbackReport
+from cachemind.core.state import EntryReader, NamespaceState, Step, VersionRow
+from cachemind.core.timeline import History, Span
 from cachemind.errors import StoreUnavailable
-from cachemind.types import Namespace, Offset
+from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
 
 
 class MemoryRows:
@@ -53,6 +56,7 @@ class MemoryStore:
         self._closed = False
         self._journal = Journal(journal_changes, ())
         self._lock = Lock()
+        self._fences: dict[Namespace, Offset] = {}
 
     def rows(self) -> MemoryRows:
         """Return the committed rows of this moment. Raises: `StoreUnavailable`."""
@@ -75,6 +79,38 @@ class MemoryStore:
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries of `namespace` as they are now."""
         return RowEntries(self.rows(), namespace)
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        return RowHistory(self.rows()).history(namespace)
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        return RowHistory(self.rows()).versions(namespace, first, last)
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        return RowHistory(self.rows()).touched(namespace, span)
+
+    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet."""
+        return RowHistory(self.rows()).rollback_report(rollback_id)
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        return RowHistory(self.rows()).quarantine(namespace)
+
+    def fence(self, namespace: Namespace, offset: Offset) -> None:
+        """Say that nothing older than `offset` may be served of `namespace`."""
+        self._fences[namespace] = offset
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was."""
+        return self._fences.get(namespace, Offset(-1))
 
     def commit(
         self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
@@ -108,6 +144,10 @@ class MemoryView(RowView):
     def changed(self) -> bool:
         """Return whether the owner has committed since `catch_up`."""
         return self._rows is not self._store.rows()
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was."""
+        return self._store.fenced_at(namespace)
 
     def close(self) -> None:
         """Let go of the rows."""

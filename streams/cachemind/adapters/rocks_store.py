@@ -24,14 +24,17 @@ from cachemind.adapters.store_batch import Batch, batch_of
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
 from cachemind.adapters.store_reading import (
     RowEntries,
+    RowHistory,
     read_applied,
     read_state,
     scan_prefix,
 )
 from cachemind.adapters.store_rows import IDENTITY, JOURNAL, StoreIdentity
-from cachemind.core.state import EntryReader, NamespaceState, Step
+from cachemind.core.rollback_report import Quarantine, RollbackReport
+from cachemind.core.state import EntryReader, NamespaceState, Step, VersionRow
+from cachemind.core.timeline import History, Span
 from cachemind.errors import CorruptState, StoreMismatch
-from cachemind.types import Namespace, Offset
+from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
 
 
 class RocksStore:
@@ -77,6 +80,34 @@ class RocksStore:
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries of `namespace`."""
         return RowEntries(self._rows, namespace)
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        return RowHistory(self._rows).history(namespace)
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        return RowHistory(self._rows).versions(namespace, first, last)
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        return RowHistory(self._rows).touched(namespace, span)
+
+    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet."""
+        return RowHistory(self._rows).rollback_report(rollback_id)
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        return RowHistory(self._rows).quarantine(namespace)
+
+    def fence(self, namespace: Namespace, offset: Offset) -> None:
+        """Say that nothing older than `offset` may be served of `namespace`."""
+        self._doorbell.fence(namespace, offset)
 
     def commit(
         self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]

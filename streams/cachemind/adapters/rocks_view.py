@@ -33,7 +33,7 @@ from cachemind.adapters.rocks_store import require_identity
 from cachemind.adapters.store_reading import NoRows, RowView, read_applied
 from cachemind.adapters.store_rows import IDENTITY, SEAL, StoreIdentity
 from cachemind.errors import StoreUnavailable
-from cachemind.types import Offset
+from cachemind.types import Namespace, Offset
 
 _CURRENT: Final = "CURRENT"
 """RocksDB's pointer to its manifest: there once a database is."""
@@ -80,6 +80,11 @@ class RocksView(RowView):
         """Return whether the owner seems to have committed since `catch_up`."""
         opened = self._open
         return opened is None or opened.bell.read() != self._heard
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was."""
+        opened = self._open
+        return Offset(-1) if opened is None else opened.bell.fenced_at(namespace)
 
     def close(self) -> None:
         """Release the files."""

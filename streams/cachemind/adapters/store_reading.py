@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from cachemind.adapters import store_rows
 from cachemind.adapters.store_journal import changes_since
-from cachemind.core import entry_bytes, state_bytes
+from cachemind.core import entry_bytes, history_bytes, state_bytes
+from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
     ContextRow,
     Entry,
+    EntryReader,
     Hits,
     NamespaceState,
     VersionRow,
 )
+from cachemind.core.timeline import Branch, History, Span
 from cachemind.types import (
     HASH_BYTES,
     ContextKey,
+    EventId,
     ExactKey,
     Namespace,
     Offset,
@@ -50,6 +54,59 @@ class NoRows:
         """Yield nothing."""
         del first, end
         return iter(())
+
+
+class RowHistory:
+    """`StoreHistory` over rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        head = read_state(self._rows, namespace).version
+        prefix = store_rows.in_namespace(store_rows.TARGET, namespace)
+        branches = [
+            Branch(store_rows.version_of(key), history_bytes.decode_target(raw))
+            for key, raw in scan_prefix(self._rows, prefix)
+        ]
+        return History(tuple(branches), head)
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        return [
+            state_bytes.decode_version(store_rows.version_of(key), raw)
+            for key, raw in self._rows.scan(
+                store_rows.version_key(namespace, max(first, 0)),
+                store_rows.version_key(namespace, max(last + 1, 0)),
+            )
+        ]
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        found = self._rows.scan(
+            store_rows.touched_key(namespace, span.first),
+            store_rows.touched_key(namespace, span.last + 1),
+        )
+        return {
+            store_rows.version_of(key): history_bytes.decode_touched(raw)
+            for key, raw in found
+        }
+
+    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet."""
+        raw = self._rows.get(store_rows.report_key(rollback_id))
+        return None if raw is None else history_bytes.decode_report(rollback_id, raw)
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        at = store_rows.in_namespace(store_rows.QUARANTINE, namespace)
+        raw = self._rows.get(at)
+        return None if raw is None else history_bytes.decode_quarantine(raw)
 
 
 class RowEntries:
@@ -102,12 +159,14 @@ class RowView:
         self._rows: Rows = NoRows()
         self._applied = Offset(-1)
         self._states: dict[Namespace, NamespaceState] = {}
+        self._quarantines: dict[Namespace, Quarantine | None] = {}
 
     def show(self, rows: Rows) -> Offset:
         """Read from `rows` from now on; return their applied offset."""
         self._rows = rows
         self._applied = read_applied(rows)
         self._states = {}
+        self._quarantines = {}
         return self._applied
 
     def applied(self) -> Offset:
@@ -158,15 +217,33 @@ class RowView:
         """Return the hit history at `key`, None where it was never served."""
         return RowEntries(self._rows, namespace).hits(key)
 
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        return RowHistory(self._rows).history(namespace)
+
     def versions(
         self, namespace: Namespace, first: Version, last: Version
     ) -> Sequence[VersionRow]:
         """Return the history rows in [first, last], in order."""
-        found = self._rows.scan(
-            store_rows.version_key(namespace, max(first, 0)),
-            store_rows.version_key(namespace, max(last + 1, 0)),
-        )
-        return [
-            state_bytes.decode_version(Version(int.from_bytes(key[-8:], "big")), raw)
-            for key, raw in found
-        ]
+        return RowHistory(self._rows).versions(namespace, first, last)
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        return RowHistory(self._rows).touched(namespace, span)
+
+    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet."""
+        return RowHistory(self._rows).rollback_report(rollback_id)
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        quarantines = self._quarantines  # taken first: `show` starts a new one
+        if namespace not in quarantines:
+            quarantines[namespace] = RowHistory(self._rows).quarantine(namespace)
+        return quarantines[namespace]
+
+    def reader(self, namespace: Namespace) -> EntryReader:
+        """Return read access to the entries shown now, whatever comes later."""
+        return RowEntries(self._rows, namespace)

@@ -12,10 +12,14 @@ length byte and the name, so that no namespace's rows start with another's.
     06 NAMESPACE version[8]                   `VersionRow`
     07 offset[8]                              journal row of the commit at that offset
     08 offset[8]                              seal of the newest commit, empty
+    09 NAMESPACE version[8]                   keys that the version changed
+    0a NAMESPACE version[8]                   target of the rollback that it is
+    0b rollback_id[16]                        `RollbackReport`
+    0c NAMESPACE                              `Quarantine`, where there is one
 
 The applied offset stays at one key, the seal is under a new key with each commit. A
 reader that sees old rows lie over newer ones finds that the two differ.
-Values are those of `core.state_bytes` unless said otherwise.
+Values are those of `core.state_bytes` and `core.history_bytes` unless said otherwise.
 """
 
 from __future__ import annotations
@@ -24,11 +28,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cachemind.core import entry_bytes, state_bytes
+from cachemind.core import entry_bytes, history_bytes, state_bytes
 from cachemind.core.packing import Unpacker, pack_i64, pack_text, pack_u64
+from cachemind.core.rollback_report import (
+    Quarantine,
+    RollbackReport,
+    RollbackStatus,
+)
 from cachemind.core.state import ContextRow, Entry
 from cachemind.core.working_set import Mutations
-from cachemind.types import ContextKey, ExactKey, Namespace, Offset, Partition
+from cachemind.types import (
+    ContextKey,
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Partition,
+    Version,
+)
 
 IDENTITY: Final = b"\x00"
 APPLIED: Final = b"\x01"
@@ -39,8 +56,12 @@ CONTEXT: Final = b"\x05"
 VERSION: Final = b"\x06"
 JOURNAL: Final = b"\x07"
 SEAL: Final = b"\x08"
+TOUCHED: Final = b"\x09"
+TARGET: Final = b"\x0a"
+REPORT: Final = b"\x0b"
+QUARANTINE: Final = b"\x0c"
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised whenever an older build could misread the store; it is then rebuilt."""
 
 Row = tuple[bytes, bytes | None]
@@ -71,6 +92,26 @@ def context_prefix(namespace: Namespace, context: ContextKey) -> bytes:
 def version_key(namespace: Namespace, version: int) -> bytes:
     """Return where a version's history row is."""
     return in_namespace(VERSION, namespace) + pack_u64(version)
+
+
+def touched_key(namespace: Namespace, version: int) -> bytes:
+    """Return where the keys that a version changed are."""
+    return in_namespace(TOUCHED, namespace) + pack_u64(version)
+
+
+def target_key(namespace: Namespace, version: int) -> bytes:
+    """Return where the target of the rollback `version` is."""
+    return in_namespace(TARGET, namespace) + pack_u64(version)
+
+
+def report_key(rollback_id: EventId) -> bytes:
+    """Return where the report of a rollback is."""
+    return REPORT + rollback_id
+
+
+def version_of(key: bytes) -> Version:
+    """Return the version that the key of a version's row ends with."""
+    return Version(int.from_bytes(key[-8:], "big"))
 
 
 def journal_key(offset: Offset) -> bytes:
@@ -144,8 +185,28 @@ def namespace_rows(namespace: Namespace, total: Mutations) -> Iterator[Row]:
     for (context, key), present in total.touched.items():
         entry = total.entries[key] if present else None
         yield context_prefix(namespace, context) + key, _vector(entry)
-    for row in total.versions:
-        yield version_key(namespace, row.version), state_bytes.encode_version(row)
+    yield from _history(namespace, total)
+
+
+def _history(namespace: Namespace, total: Mutations) -> Iterator[Row]:
+    for row, keys in total.versions:
+        at = row.version
+        yield version_key(namespace, at), state_bytes.encode_version(row)
+        yield touched_key(namespace, at), history_bytes.encode_touched(keys)
+        if row.target is not None:
+            yield target_key(namespace, at), history_bytes.encode_target(row.target)
+    for report in total.reports:
+        yield report_key(report.rollback_id), history_bytes.encode_report(report)
+    if total.ended is not None:
+        yield in_namespace(QUARANTINE, namespace), _quarantine(total.ended)
+
+
+def _quarantine(ended: RollbackReport) -> bytes | None:
+    if ended.status is not RollbackStatus.QUARANTINED:
+        return None
+    return history_bytes.encode_quarantine(
+        Quarantine(offset=ended.offset, reason=ended.verdict)
+    )
 
 
 def applied_rows(before: Offset, applied: Offset) -> Iterator[Row]:

@@ -29,6 +29,13 @@ from typing import Final, assert_never
 from cachemind.core import digest
 from cachemind.core.entry_bytes import encode
 from cachemind.core.packing import MAX_I64
+from cachemind.core.rollback_report import (
+    NO_BASE,
+    REASON_CHARS,
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
 from cachemind.core.selection import selected
 from cachemind.core.state import (
     HIT_HISTORY,
@@ -56,7 +63,14 @@ from cachemind.events import (
     Stored,
     Verdict,
 )
-from cachemind.types import ContextKey, ExactKey, Lsn, Timeline, Version
+from cachemind.types import (
+    ContextKey,
+    EventId,
+    ExactKey,
+    Lsn,
+    Timeline,
+    Version,
+)
 
 Changes = Mapping[ExactKey, Entry | None]
 NS_PER_MS: Final = 1_000_000
@@ -84,7 +98,7 @@ def apply(
             gone = selected(entries, body, envelope.occurred_at_ns)
             return _changed(state, entries, envelope, lsn, dict.fromkeys(gone))
         case RolledBack():
-            return _rolled_back(state, envelope, body, lsn)
+            return _rolled_back(state, entries, envelope, body, lsn)
         case PolicyChanged():
             after = replace(state, policy=body.policy)
             return _replaced(state, after, envelope, lsn)
@@ -237,7 +251,15 @@ def _changed(
     changes: Changes,
 ) -> Step:
     if not changes:
-        return _no_change(state, "no_change")
+        return unchanged(state)
+    after, left = _summed(state, entries, changes)
+    return _advanced(after, envelope, lsn, changes, left)
+
+
+def _summed(
+    state: NamespaceState, entries: EntryReader, changes: Changes
+) -> tuple[NamespaceState, Mapping[ExactKey, ContextKey]]:
+    """Return the state with the totals after `changes`, and the contexts left."""
     left: dict[ExactKey, ContextKey] = {}
     sums = _Sums(state)
     for key, entry in changes.items():
@@ -248,7 +270,7 @@ def _changed(
                 left[key] = before.context_key
         if entry is not None:
             sums.put(entry)
-    return _advanced(sums.state(), envelope, lsn, changes, left)
+    return sums.state(), left
 
 
 def _leaves_context(before: Entry, after: Entry | None) -> bool:
@@ -290,25 +312,86 @@ class _Sums:
 
 
 def _rolled_back(
-    state: NamespaceState, envelope: Envelope, body: RolledBack, lsn: Lsn
+    state: NamespaceState,
+    entries: EntryReader,
+    envelope: Envelope,
+    body: RolledBack,
+    lsn: Lsn,
 ) -> Step:
     if body.rollback_id == state.last_rollback:
-        return _no_change(state, "no_change")
-    if body.expected_head not in (-1, state.version) or body.to_version > state.version:
-        return _no_change(state, "rollback_refused")
-    after = replace(
+        return unchanged(state)
+    verdict = _refusal(state, body)
+    if verdict is not None:
+        report = _refused(state, body, lsn, verdict)
+        return replace(_no_change(state, "rollback_refused"), report=report)
+    return restored(state, entries, envelope, body, lsn, MappingProxyType({}))
+
+
+def restored(
+    state: NamespaceState,
+    entries: EntryReader,
+    envelope: Envelope,
+    body: RolledBack,
+    lsn: Lsn,
+    changes: Changes,
+) -> Step:
+    """Return the step of the rollback `envelope`, whose restored entries are known.
+
+    `changes` maps each key that differs between head and target to what it was.
+    Policy and shredded keys are an operator's word on the namespace, not its content:
+    they stay.
+    """
+    opened = replace(
         state,
         timeline=Timeline(state.version + 1),
         last_rollback=body.rollback_id,
     )
-    return _advanced(after, envelope, lsn)
+    after, left = _summed(opened, entries, changes)
+    return _advanced(after, envelope, lsn, changes, left)
+
+
+def unchanged(state: NamespaceState) -> Step:
+    """Return the step of an event that has had its effect before."""
+    return _no_change(state, "no_change")
+
+
+def _refusal(state: NamespaceState, body: RolledBack) -> str | None:
+    if body.expected_head not in (-1, state.version):
+        return f"expected head {body.expected_head}, the head is {state.version}"
+    if body.to_version > state.version:
+        return f"version {body.to_version} is above the head {state.version}"
+    return None
+
+
+def _refused(
+    state: NamespaceState, body: RolledBack, lsn: Lsn, verdict: str
+) -> RollbackReport:
+    return RollbackReport(
+        rollback_id=body.rollback_id,
+        namespace=state.namespace,
+        offset=lsn.offset,
+        status=RollbackStatus.REFUSED,
+        from_version=state.version,
+        to_version=body.to_version,
+        new_version=None,
+        restored=0,
+        removed=0,
+        changed=0,
+        replayed=0,
+        base=NO_BASE,
+        digest=state.digest,
+        strategy=Strategy.FIELD_HASH,
+        verdict=verdict,
+        duration_ms=0,
+        reason=body.reason[:REASON_CHARS],
+    )
 
 
 def _replaced(
     before: NamespaceState, after: NamespaceState, envelope: Envelope, lsn: Lsn
 ) -> Step:
     if before == after:
-        return _no_change(before, "no_change")
+        return unchanged(before)
     return _advanced(after, envelope, lsn)
 
 
@@ -331,10 +414,14 @@ def _advanced(
         offset=lsn.offset,
         timeline=after.timeline,
         digest=after.digest,
+        entries=after.entries,
         event_id=envelope.event_id,
         kind=kind,
         occurred_at_ns=envelope.occurred_at_ns,
         principal=envelope.principal,
+        target=_target(envelope.body),
+        rollback_id=_rollback_id(envelope.body),
+        reason=_reason(envelope.body),
     )
     return Step(
         effect=Effect.APPLIED,
@@ -344,6 +431,20 @@ def _advanced(
         version_row=row,
         removed_contexts=dict(left),
     )
+
+
+def _target(body: Body) -> Version | None:
+    return body.to_version if isinstance(body, RolledBack) else None
+
+
+def _rollback_id(body: Body) -> EventId | None:
+    return body.rollback_id if isinstance(body, RolledBack) else None
+
+
+def _reason(body: Body) -> str:
+    if isinstance(body, RolledBack | Invalidated | Evicted):
+        return body.reason[:REASON_CHARS]
+    return ""
 
 
 def _counted(state: NamespaceState, word: str) -> NamespaceState:

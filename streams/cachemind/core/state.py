@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from cachemind.core.rollback_report import RollbackReport
 from cachemind.types import (
     EMPTY,
     FIRST_TIMELINE,
@@ -93,16 +94,25 @@ class NamespaceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """One line of a namespace's history: the event that made `version`."""
+    """One line of a namespace's history: the event that made `version`.
+
+    `digest` and `entries` are the namespace's with that version. `target` and
+    `rollback_id` are a rollback's, None for other kinds. `reason` is the beginning of
+    what a rollback, an invalidation or an eviction gave as one, else empty.
+    """
 
     version: Version
     offset: Offset
     timeline: Timeline
     digest: int
+    entries: int
     event_id: EventId
     kind: str
     occurred_at_ns: int
     principal: str
+    target: Version | None
+    rollback_id: EventId | None
+    reason: str
 
 
 class Effect(StrEnum):
@@ -121,7 +131,7 @@ class Step:
     `entries` maps each changed key to its new entry, None for gone.
     `removed_contexts` names the context that a key left: of every removed entry, and
     of a replaced one that moved or lost its vector. `hits` never names a key that
-    `entries` removes.
+    `entries` removes. `report` tells of a rollback that this event was.
     """
 
     effect: Effect
@@ -130,6 +140,7 @@ class Step:
     hits: dict[ExactKey, Hits]
     version_row: VersionRow | None
     removed_contexts: dict[ExactKey, ContextKey]
+    report: RollbackReport | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

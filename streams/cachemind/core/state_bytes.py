@@ -100,10 +100,14 @@ def encode_version(row: VersionRow) -> bytes:
             pack_u64(row.offset),
             pack_u64(row.timeline),
             to_bytes(row.digest),
+            pack_u64(row.entries),
             row.event_id,
             pack_text(row.kind),
             pack_i64(row.occurred_at_ns),
             pack_text(row.principal),
+            pack_optional(None if row.target is None else pack_u64(row.target)),
+            pack_optional(row.rollback_id),
+            pack_text(row.reason),
         )
     )
 
@@ -116,10 +120,14 @@ def decode_version(version: Version, raw: bytes) -> VersionRow:
         offset=Offset(row.u64()),
         timeline=Timeline(row.u64()),
         digest=int.from_bytes(row.fixed(HASH_BYTES), "big"),
+        entries=row.u64(),
         event_id=EventId(row.fixed(ID_BYTES)),
         kind=row.text(),
         occurred_at_ns=row.i64(),
         principal=row.text(),
+        target=row.optional(lambda: Version(row.u64())),
+        rollback_id=row.optional(lambda: EventId(row.fixed(ID_BYTES))),
+        reason=row.text(),
     )
     row.end()
     return line

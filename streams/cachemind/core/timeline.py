@@ -10,11 +10,11 @@ Nothing is ever deleted: going back to a voided version is an undo.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from cachemind.core.state import VersionRow
+from cachemind.errors import UnknownVersion
 from cachemind.types import EMPTY, Timeline, Version
 
 
@@ -38,10 +38,6 @@ class Branch:
 
     at: Version
     target: Version
-
-
-class UnknownVersion(ValueError):
-    """A version that the namespace never had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +174,3 @@ class History:
 
 def _overlap(one: Span, other: Span) -> bool:
     return one.first <= other.last and other.first <= one.last
-
-
-def history(rows: Sequence[VersionRow], targets: dict[Version, Version]) -> History:
-    """Return the history told by version rows; `targets` maps a rollback's version.
-
-    Every version of the namespace from 1 on must be there.
-    """
-    branches = tuple(
-        Branch(row.version, targets[row.version])
-        for row in rows
-        if row.version in targets
-    )
-    return History(branches, rows[-1].version if rows else EMPTY)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import merge as merge_sorted
 
 from cachemind.core.fold import apply
+from cachemind.core.rollback_report import RollbackReport, RollbackStatus
 from cachemind.core.state import (
     Change,
     Entry,
@@ -123,14 +124,24 @@ class Mutations:
     """What a store writes for one namespace: each key once, the last word on it.
 
     A None means that the row goes away. `touched` says for each (context, exact) key
-    whether the entry is there now.
+    whether the entry is there now. `versions` are with the keys that each changed.
     """
 
     state: NamespaceState | None = None
     entries: dict[ExactKey, Entry | None] = field(default_factory=dict)
     hits: dict[ExactKey, Hits | None] = field(default_factory=dict)
-    versions: list[VersionRow] = field(default_factory=list)
+    versions: list[tuple[VersionRow, Sequence[ExactKey]]] = field(default_factory=list)
+    reports: list[RollbackReport] = field(default_factory=list)
     touched: dict[tuple[ContextKey, ExactKey], bool] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> RollbackReport | None:
+        """Return the last rollback that was not refused.
+
+        It alone decides whether the namespace is in quarantine.
+        """
+        ends = [r for r in self.reports if r.status is not RollbackStatus.REFUSED]
+        return ends[-1] if ends else None
 
     def changes(self, namespace: Namespace) -> Iterator[Change]:
         """Yield the journal lines, departures before arrivals."""
@@ -153,7 +164,9 @@ def merged(steps: Iterable[Step]) -> Mutations:
         total.entries.update(step.entries)
         total.hits.update(step.hits)
         if step.version_row is not None:
-            total.versions.append(step.version_row)
+            total.versions.append((step.version_row, tuple(step.entries)))
+        if step.report is not None:
+            total.reports.append(step.report)
         for key, context in step.removed_contexts.items():
             total.touched[context, key] = False
         for key, entry in step.entries.items():

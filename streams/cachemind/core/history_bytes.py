@@ -1,0 +1,143 @@
+"""Touched keys, rollback reports and quarantines as bytes; see `state_bytes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from cachemind.core.digest import to_bytes
+from cachemind.core.packing import (
+    Unpacker,
+    pack_i64,
+    pack_many,
+    pack_optional,
+    pack_text,
+    pack_u64,
+)
+from cachemind.core.rollback_report import (
+    Quarantine,
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
+from cachemind.errors import CorruptState
+from cachemind.types import (
+    HASH_BYTES,
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Version,
+)
+
+Word = TypeVar("Word", bound=StrEnum)
+
+FORMAT: Final = 1
+_FORMAT_BYTE: Final = bytes([FORMAT])
+
+
+def encode_touched(keys: Iterable[ExactKey]) -> bytes:
+    """Return the row of the keys that a version changed, in any order."""
+    return _FORMAT_BYTE + pack_many(sorted(keys))
+
+
+def decode_touched(raw: bytes) -> tuple[ExactKey, ...]:
+    """Return the keys of a row, in order. Raises: `CorruptState`."""
+    row = _open("touched", raw)
+    keys = row.many(lambda: ExactKey(row.fixed(HASH_BYTES)))
+    row.end()
+    return keys
+
+
+def encode_target(target: Version) -> bytes:
+    """Return the row of a rollback's target, whose version the key names."""
+    return _FORMAT_BYTE + pack_u64(target)
+
+
+def decode_target(raw: bytes) -> Version:
+    """Return the target of a row. Raises: `CorruptState`."""
+    row = _open("rollback target", raw)
+    target = Version(row.u64())
+    row.end()
+    return target
+
+
+def encode_report(report: RollbackReport) -> bytes:
+    """Return the row of a report, whose rollback id the key names."""
+    return b"".join(
+        (
+            _FORMAT_BYTE,
+            pack_text(report.namespace),
+            pack_u64(report.offset),
+            pack_text(report.status),
+            pack_u64(report.from_version),
+            pack_u64(report.to_version),
+            pack_optional(
+                None if report.new_version is None else pack_u64(report.new_version)
+            ),
+            pack_u64(report.restored),
+            pack_u64(report.removed),
+            pack_u64(report.changed),
+            pack_u64(report.replayed),
+            pack_i64(report.base),
+            to_bytes(report.digest),
+            pack_text(report.strategy),
+            pack_text(report.verdict),
+            pack_u64(report.duration_ms),
+            pack_text(report.reason),
+        )
+    )
+
+
+def decode_report(rollback_id: EventId, raw: bytes) -> RollbackReport:
+    """Return the report of a row. Raises: `CorruptState`."""
+    row = _open("rollback report", raw)
+    report = RollbackReport(
+        rollback_id=rollback_id,
+        namespace=Namespace(row.text()),
+        offset=Offset(row.u64()),
+        status=_word(row, RollbackStatus),
+        from_version=Version(row.u64()),
+        to_version=Version(row.u64()),
+        new_version=row.optional(lambda: Version(row.u64())),
+        restored=row.u64(),
+        removed=row.u64(),
+        changed=row.u64(),
+        replayed=row.u64(),
+        base=Offset(row.i64()),
+        digest=int.from_bytes(row.fixed(HASH_BYTES), "big"),
+        strategy=_word(row, Strategy),
+        verdict=row.text(),
+        duration_ms=row.u64(),
+        reason=row.text(),
+    )
+    row.end()
+    return report
+
+
+def encode_quarantine(quarantine: Quarantine) -> bytes:
+    """Return the row of a quarantine, whose namespace the key names."""
+    return _FORMAT_BYTE + pack_u64(quarantine.offset) + pack_text(quarantine.reason)
+
+
+def decode_quarantine(raw: bytes) -> Quarantine:
+    """Return the quarantine of a row. Raises: `CorruptState`."""
+    row = _open("quarantine", raw)
+    quarantine = Quarantine(offset=Offset(row.u64()), reason=row.text())
+    row.end()
+    return quarantine
+
+
+def _word(row: Unpacker, words: Callable[[str], Word]) -> Word:
+    text = row.text()
+    try:
+        return words(text)
+    except ValueError as error:
+        raise CorruptState("rollback report", "has a word without meaning") from error
+
+
+def _open(what: str, raw: bytes) -> Unpacker:
+    row = Unpacker(what, raw)
+    row.version(FORMAT)
+    return row
