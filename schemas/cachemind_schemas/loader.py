@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final, TypeAlias
 
 from fastavro.schema import (
@@ -23,9 +24,11 @@ CURRENT_VERSION: Final = "0.1.0"
 """Name of the released schema that the files in `v1/` are, or build upon."""
 
 ROOT: Final = "Envelope"
+MANIFEST: Final = "SnapshotManifest"
 _NAMESPACE: Final = "cachemind.v1"
 _SOURCE_FOLDER: Final = "v1"
 _RELEASED_FOLDER: Final = "released"
+MANIFESTS_FOLDER: Final = "manifests"
 _SUFFIX: Final = ".avsc"
 _BROKEN: Final = (
     SchemaParseException,
@@ -86,9 +89,24 @@ def current() -> Schema:
 
 
 @cache
+def current_manifest() -> Schema:
+    """Return the schema of a snapshot's manifest that this build writes."""
+    return parse(CURRENT_VERSION, joined(definitions(), f"{_NAMESPACE}.{MANIFEST}"))
+
+
+@cache
 def released() -> tuple[Schema, ...]:
-    """Return every schema that was ever released, oldest first."""
-    folder = files(__package__) / _RELEASED_FOLDER
+    """Return every schema of events that was ever released, oldest first."""
+    return _frozen(files(__package__) / _RELEASED_FOLDER)
+
+
+@cache
+def released_manifests() -> tuple[Schema, ...]:
+    """Return every schema of a snapshot's manifest ever released, oldest first."""
+    return _frozen(files(__package__) / _RELEASED_FOLDER / MANIFESTS_FOLDER)
+
+
+def _frozen(folder: Traversable) -> tuple[Schema, ...]:
     found = [
         (item.name.removesuffix(_SUFFIX), item.read_text("utf-8"))
         for item in folder.iterdir()
@@ -159,8 +177,8 @@ def joined(named: dict[str, Json], root: str = f"{_NAMESPACE}.{ROOT}") -> str:
 
 
 def unused(named: dict[str, Json]) -> Iterator[str]:
-    """Yield each definition that the root does not reach."""
-    text = joined(named)
+    """Yield each definition that neither root reaches."""
+    text = joined(named) + joined(named, f"{_NAMESPACE}.{MANIFEST}")
     for name in named:
         if f'"name":"{name.rpartition(".")[2]}"' not in text:
             yield name

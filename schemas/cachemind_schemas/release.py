@@ -1,4 +1,4 @@
-"""Freezes the current schema as a released one: `python -m ...release 0.2.0`.
+"""Freezes the current schemas as released ones: `python -m ...release 0.2.0`.
 
 Needs the `dev` extra, a checkout, and `CURRENT_VERSION` raised to the same version.
 """
@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cachemind_schemas.compat import problems
-from cachemind_schemas.loader import CURRENT_VERSION, current, released
+from cachemind_schemas.loader import (
+    CURRENT_VERSION,
+    MANIFESTS_FOLDER,
+    current,
+    current_manifest,
+    released,
+    released_manifests,
+)
 
 DONE = 0
 INCOMPATIBLE = 1
@@ -18,7 +25,7 @@ WRONG_USAGE = 2
 
 
 def main(arguments: Sequence[str], folder: Path) -> int:
-    """Write `folder`/VERSION.avsc unless the schema breaks with an older one."""
+    """Write VERSION.avsc into `folder` and its `manifests`, unless one breaks."""
     if list(arguments) != [CURRENT_VERSION]:
         sys.stderr.write(f"usage: release VERSION, here {CURRENT_VERSION}\n")
         return WRONG_USAGE
@@ -27,10 +34,14 @@ def main(arguments: Sequence[str], folder: Path) -> int:
         sys.stderr.write(f"{target.name} is released already and never changes\n")
         return WRONG_USAGE
     found = problems(current(), released())
+    found += problems(current_manifest(), released_manifests())
     for line in found:
         sys.stderr.write(f"{line}\n")
     if found:
         return INCOMPATIBLE
+    manifests = folder / MANIFESTS_FOLDER
+    manifests.mkdir(exist_ok=True)
+    (manifests / target.name).write_text(current_manifest().text + "\n", "utf-8")
     target.write_text(current().text + "\n", encoding="utf-8")
     return DONE
 

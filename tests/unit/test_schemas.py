@@ -11,16 +11,19 @@ import avro.schema
 import pytest
 
 from cachemind import events
+from cachemind.core import snapshots
 from cachemind.types import Lsn
 from cachemind_schemas import compat, release
 from cachemind_schemas.loader import (
     CURRENT_VERSION,
     Schema,
     current,
+    current_manifest,
     definitions,
     joined,
     parse,
     released,
+    released_manifests,
     unused,
 )
 
@@ -29,14 +32,27 @@ Change = Callable[[dict[str, Any]], None]
 ROOT = Path(__file__).parents[2]
 README = ROOT / "schemas" / "README.md"
 VECTORS = ROOT / "tests" / "vectors" / "events.json"
-RECORDS = [*get_args(events.Body), events.Envelope, events.Read, events.Evidence, Lsn]
+RECORDS = [
+    *get_args(events.Body),
+    events.Envelope,
+    events.Read,
+    events.Evidence,
+    Lsn,
+    snapshots.SnapshotManifest,
+    snapshots.SnapshotPartition,
+    snapshots.SnapshotNamespace,
+    snapshots.SnapshotFile,
+]
 ENUMS = [events.Outcome, events.SelectorKind, events.Verdict]
 FROZEN = {
     "0.1.0": "b5e40c23bccfad2310f5e0c185c2f2655eb95b2646501cc4d9489d5c6cf5d694",
 }
+FROZEN_MANIFESTS = {
+    "0.1.0": "2b0f71f94e95df9b3827e383897f3af46ca9c0bde43358172fb7508d371105f8",
+}
 
 
-def test_every_definition_is_part_of_the_envelope() -> None:
+def test_every_definition_is_part_of_the_envelope_or_of_a_manifest() -> None:
     assert list(unused(definitions())) == []
 
 
@@ -117,6 +133,17 @@ def test_what_this_build_writes_is_released() -> None:
 
 def test_the_current_schema_is_compatible_with_every_released_one() -> None:
     assert compat.problems(current(), released()) == []
+
+
+def test_the_manifest_that_this_build_writes_is_released() -> None:
+    assert released_manifests()[-1].crc64 == current_manifest().crc64
+    assert compat.problems(current_manifest(), released_manifests()) == []
+
+
+@pytest.mark.parametrize("schema", released_manifests(), ids=lambda one: one.version)
+def test_a_released_manifest_schema_never_changes(schema: Schema) -> None:
+    found = hashlib.sha256(schema.text.encode()).hexdigest()
+    assert found == FROZEN_MANIFESTS[schema.version]
 
 
 def _add_field(schema: dict[str, Any], **extra: Any) -> None:
@@ -208,6 +235,8 @@ def test_a_release_is_frozen_once(tmp_path: Path) -> None:
     assert release.main([CURRENT_VERSION], tmp_path) == release.DONE
     frozen = tmp_path / f"{CURRENT_VERSION}.avsc"
     assert parse(CURRENT_VERSION, frozen.read_text()).crc64 == current().crc64
+    manifest = tmp_path / "manifests" / frozen.name
+    assert parse(CURRENT_VERSION, manifest.read_text()).name.endswith("Manifest")
     assert release.main([CURRENT_VERSION], tmp_path) == release.WRONG_USAGE
 
 
