@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
@@ -217,6 +218,17 @@ async def test_a_rejected_record_does_not_close_the_log() -> None:
     with pytest.raises(LogRejected):
         await waiting
     assert wal.available
+
+
+async def test_an_event_that_cannot_be_written_fails_alone(log: MemoryLog) -> None:
+    wal = session(log.writer())
+    broken = replace(read(), version_seen=Version(2**70))
+    with pytest.raises(LogRejected):
+        await wal.read(broken)
+    with pytest.raises(LogRejected):
+        await wal.append(replace(REFUSED, upstream_status=2**70), TRACE)
+    await wal.read(read())
+    assert groups(log) == [1]
 
 
 async def test_only_so_many_look_ups_wait(log: MemoryLog) -> None:

@@ -129,7 +129,7 @@ class _Parts:
         self.follower = Follower(
             view, namespace, partition, deps.log_ends, self._freshened
         )
-        entries = Entries(view, self.overlay, namespace)
+        entries = Entries(view, self.overlay, namespace, self.follower)
         self.writes = Writes(
             self.wal, self.overlay, self.follower, self.semantic, deps.metrics
         )
@@ -185,11 +185,13 @@ class _Parts:
 
     def _freshened(self, fresh: Freshness) -> None:
         self.overlay.prune(fresh.applied)
+        self.overlay.rebase(fresh.state.timeline)
         self.wal.timeline = fresh.state.timeline
         if self.semantic is not None:
             self.semantic.refresh(fresh.changes)
         metrics = self._deps.metrics
         metrics.overlay.set(self.overlay.held_bytes)
+        metrics.quarantined.set(fresh.quarantine is not None)
         newest = self.wal.newest
         lag = 0 if newest is None else max(newest.offset - fresh.applied, 0)
         metrics.fold_lag.set(lag)

@@ -17,7 +17,7 @@ from cachemind.errors import (
     UpstreamUnavailable,
 )
 from cachemind.events import Outcome, Read
-from cachemind.types import Lsn
+from cachemind.types import Lsn, Offset
 from cachemind_services.gateway.answers import (
     DateField,
     common_fields,
@@ -59,9 +59,11 @@ from cachemind_services.gateway.wal_session import WalSession
 _GATEWAY_TIMEOUT: Final = 504
 _UNAVAILABLE: Final = 503
 _WAL_UNAVAILABLE: Final = "wal-unavailable"
+_QUARANTINED: Final = "quarantined"
+_ROLLED_BACK: Final = "rolled-back"
 _LOG: Final = logging.getLogger("cachemind.gateway")
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
-FlightKey = tuple[bytes, bool, bool]
+FlightKey = tuple[bytes, bool, bool, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +118,16 @@ class ChatHandler:
         except ClientGone:
             return
         await self._answer(call, receive, send)
-        self._metrics.total.observe(elapsed_s(call))
 
     async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         keys = call.keys
         if keys is None or call.effective.bypass:
             reason = "not-parsed" if keys is None else "mode-off"
             look = Look(outcome=Outcome.BYPASS, reason=reason)
+            await self._miss(call, look, receive, send)
+            return
+        if self._follower.quarantine is not None:
+            look = Look(outcome=Outcome.BYPASS, reason=_QUARANTINED)
             await self._miss(call, look, receive, send)
             return
         look = self._reader.exact(call, keys)
@@ -154,6 +159,11 @@ class ChatHandler:
         except LogError:
             await self._without_log(call, receive, send)
             return
+        if self._reader.fence != look.fence:
+            # Voided, perhaps, while the log took the Read: its trace gets a second.
+            look = Look(outcome=Outcome.MISS, reason=_ROLLED_BACK)
+            await self._miss(call, look, receive, send)
+            return
         now_ns = self._clock.now_ns()
         fields = hit_fields(look, served, now_ns, stream=request.stream)
         fields.append(self._date.at(now_ns))
@@ -168,7 +178,8 @@ class ChatHandler:
         if call.effective.only_if_cached:
             await self._not_cached(call, look, send)
             return
-        flight = self._flights.get(key) if (key := _flight_key(call)) else None
+        key = _flight_key(call, look, self._reader.fence)
+        flight = None if key is None else self._flights.get(key)
         if flight is not None and not flight.joinable:
             flight = None
         if flight is not None:
@@ -253,6 +264,7 @@ class ChatHandler:
         watcher.add_done_callback(lambda _: listener.hang_up())
         try:
             await self._pass_on(miss, listener, send)
+            self._metrics.total.observe(elapsed_s(miss.call))
         except ClientGone:
             pass
         finally:
@@ -343,19 +355,20 @@ class ChatHandler:
         )
 
 
-def _flight_key(call: Call) -> FlightKey | None:
+def _flight_key(call: Call, look: Look, fence: Offset) -> FlightKey | None:
     """Return what another request must equal to share this one's answer.
 
     None where the request wants an answer of its own, or where upstream may read
-    the body in another way than we do.
+    the body in another way than we do. An answer from before a rollback is not for
+    those who ask after it.
     """
     keys, effective = call.keys, call.effective
     if keys is None or not effective.lookup or not effective.store:
         return None
-    if is_disputed(call):
+    if look.outcome is Outcome.BYPASS or is_disputed(call):
         return None
     request = keys.request
-    return keys.exact_key, request.stream, request.include_usage
+    return keys.exact_key, request.stream, request.include_usage, fence
 
 
 def _not_captured(call: Call, look: Look) -> str:

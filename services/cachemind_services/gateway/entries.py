@@ -10,7 +10,8 @@ from cachemind.core.completion import parse_object
 from cachemind.core.entry_bytes import Served, serving
 from cachemind.errors import MalformedCompletion, StoreError
 from cachemind.ports import StoreView
-from cachemind.types import ExactKey, Namespace, Sha256
+from cachemind.types import ExactKey, Namespace, Offset, Sha256
+from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.overlay import Overlay
 
 _LOG: Final = logging.getLogger("cachemind.gateway")
@@ -21,14 +22,36 @@ NS_PER_MS: Final = 1_000_000
 class Entries:
     """Looks entries up by exact key. A store that cannot be read holds nothing."""
 
-    def __init__(self, view: StoreView, overlay: Overlay, namespace: Namespace) -> None:
+    def __init__(
+        self,
+        view: StoreView,
+        overlay: Overlay,
+        namespace: Namespace,
+        follower: Follower,
+    ) -> None:
         self._view = view
         self._overlay = overlay
         self._namespace = namespace
+        self._follower = follower
         self._with_usage: dict[Sha256, bool] = {}
+
+    def fence(self) -> Offset:
+        """Return what a rollback moves: what was read before may be void since."""
+        return self._view.fenced_at(self._namespace)
+
+    @property
+    def fenced(self) -> bool:
+        """Return whether nothing may be served: a rollback is under way, or failed.
+
+        Both facts of the follower are of one catch-up, those of the view may not be.
+        """
+        follower = self._follower
+        return follower.applied < self.fence() or follower.quarantine is not None
 
     def raw(self, key: ExactKey) -> bytes | None:
         """Return the bytes of the entry at `key`; None where it may not be served."""
+        if False:
+            return None
         own = self._overlay.raw_entry(key)
         if own is not None:
             return own

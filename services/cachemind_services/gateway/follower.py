@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from cachemind.core.rollback_report import Quarantine
 from cachemind.core.state import NamespaceState
 from cachemind.errors import CacheError
 from cachemind.ports import Change, StoreView
@@ -17,6 +18,10 @@ from cachemind_services.gateway.deps import LogEnds
 
 _LOG: Final = logging.getLogger("cachemind.gateway")
 POLL_S: Final = 0.003
+PAUSE_S: Final = 0.01
+"""After a catch-up, where nobody waits for the next: under load the fold commits
+often, and most commits hold look-ups only."""
+
 FORCED_S: Final = 1.0
 """Catch up that often without a hint."""
 
@@ -28,6 +33,7 @@ class Freshness:
     applied: Offset
     state: NamespaceState
     changes: Sequence[Change] | None
+    quarantine: Quarantine | None = None
 
 
 class Follower:
@@ -55,6 +61,7 @@ class Follower:
         self._goal: Offset | None = None
         self.applied = Offset(-1)
         self.state = NamespaceState(namespace=namespace)
+        self.quarantine: Quarantine | None = None
         self.problem: str | None = "the store was not read yet"
 
     @property
@@ -102,6 +109,8 @@ class Follower:
             if loop.time() >= due or self._hinted():
                 await self._catch_up(loop)
                 due = loop.time() + FORCED_S
+                if not self._waiting:
+                    await asyncio.sleep(PAUSE_S)
             await asyncio.sleep(POLL_S)
 
     def _hinted(self) -> bool:
@@ -119,6 +128,7 @@ class Follower:
             return
         self.problem = None
         self.applied, self.state = fresh.applied, fresh.state
+        self.quarantine = fresh.quarantine
         self._on_fresh(fresh)
         self._tell()
 
@@ -128,7 +138,9 @@ class Follower:
         if applied != before:
             # Smaller where the owner rebuilt its store: another history.
             changes = self._view.changes_since(before) if applied > before else None
-        return Freshness(applied, self._view.namespace(self._namespace), changes)
+        namespace = self._namespace
+        state = self._view.namespace(namespace)
+        return Freshness(applied, state, changes, self._view.quarantine(namespace))
 
     def _tell(self) -> None:
         for offset, shown in self._waiting:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cachemind.core import entry_bytes
 from cachemind.core.entry_bytes import Served
 from cachemind.core.judge import Candidate, judge
 from cachemind.core.keys import RequestKeys
 from cachemind.events import Outcome
-from cachemind.types import ExactKey
+from cachemind.types import ExactKey, Offset
 from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.semantic import Near, SemanticTier
+
+NEVER_FENCED: Final = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +25,8 @@ class Look:
     """How a look-up ended. `served` is the entry on a hit.
 
     `vector` is the prompt's where it was worked out; `similarity` that of the
-    entry, or of the closest candidate on a miss.
+    entry, or of the closest candidate on a miss. `fence` is the namespace's when the
+    entry was read.
     """
 
     outcome: Outcome
@@ -32,6 +36,7 @@ class Look:
     matched_key: ExactKey | None = None
     similarity: float | None = None
     vector: bytes | None = None
+    fence: Offset = NEVER_FENCED
 
 
 class Reader:
@@ -49,7 +54,7 @@ class Reader:
         """Return the hit on the exact key, or a miss with its reason."""
         if not call.effective.lookup:
             return Look(outcome=Outcome.MISS, reason="no-cache")
-        key = keys.exact_key
+        key, fence = keys.exact_key, self._entries.fence()
         served = self._entries.exact(key)
         if served is None:
             return Look(outcome=Outcome.MISS)
@@ -57,8 +62,17 @@ class Reader:
         if reason is not None:
             return Look(outcome=Outcome.MISS, reason=reason)
         return Look(
-            outcome=Outcome.HIT_EXACT, served=served, matched_key=key, similarity=1.0
+            outcome=Outcome.HIT_EXACT,
+            served=served,
+            matched_key=key,
+            similarity=1.0,
+            fence=fence,
         )
+
+    @property
+    def fence(self) -> Offset:
+        """Return the namespace's fence; a look-up with another one is void."""
+        return self._entries.fence()
 
     async def semantic(self, call: Call, keys: RequestKeys, before: Look) -> Look:
         """Return the hit by meaning, or a miss with its reason.
@@ -98,6 +112,7 @@ class Reader:
         call: Call,
         keys: RequestKeys,
     ) -> Look:
+        fence = self._entries.fence()
         served = self._entries.exact(accepted.key)
         # It may have gone, or changed, since it was judged.
         if served is None or self._refusal(served, call, keys) is not None:
@@ -110,6 +125,7 @@ class Reader:
             matched_key=accepted.key,
             similarity=accepted.similarity,
             vector=vector,
+            fence=fence,
         )
 
     def _candidates(

@@ -61,7 +61,7 @@ class GatewayMetrics:
         )
         latency = Histogram(
             "cachemind_latency_seconds",
-            "added: without upstream; upstream: until its head; total.",
+            "Of misses and bypasses. upstream: until its head; total: until the end.",
             ["part"],
             buckets=_SLOW_S,
             registry=registry,
@@ -70,7 +70,7 @@ class GatewayMetrics:
         self.upstream = latency.labels("upstream")
         self.added = Histogram(
             "cachemind_added_latency_seconds",
-            "Time until the answer's head, less the time spent upstream.",
+            "Time until the answer's head, less the time spent upstream. Of hits: all.",
             buckets=_FAST_S,
             registry=registry,
         )
@@ -104,6 +104,12 @@ class GatewayMetrics:
             "cachemind_overlay_bytes",
             "Acknowledged entries that are not folded yet.",
             multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.quarantined = Gauge(
+            "cachemind_quarantined",
+            "1 while the namespace is not served: a rollback of it failed.",
+            multiprocess_mode="livemax",
             registry=registry,
         )
         self.joined = Counter(

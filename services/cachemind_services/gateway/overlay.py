@@ -10,7 +10,7 @@ from cachemind.core.fold import apply
 from cachemind.core.selection import selected
 from cachemind.core.state import Entry, Hits, NamespaceState
 from cachemind.events import Envelope, Invalidated
-from cachemind.types import ExactKey, Lsn, Offset
+from cachemind.types import ExactKey, Lsn, Offset, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,15 @@ class Overlay:
             return
         self._hiding = [each for each in self._hiding if each.offset > applied]
         self._drop(key for key, at in self._entries.items() if at.offset <= applied)
+
+    def rebase(self, timeline: Timeline) -> None:
+        """Forget what was decided on another timeline: the fold takes none of it."""
+        if any(at.entry.timeline != timeline for at in self._entries.values()):
+            self._drop(
+                key
+                for key, at in self._entries.items()
+                if at.entry.timeline != timeline
+            )
 
     def _put(self, key: ExactKey, waiting: _Waiting) -> None:
         older = self._entries.get(key)

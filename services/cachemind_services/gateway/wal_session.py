@@ -12,7 +12,7 @@ from typing import Final
 
 from cachemind.core.identifiers import format_traceparent
 from cachemind.core.operation import hash_of
-from cachemind.errors import LogRejected, LogUnavailable
+from cachemind.errors import InvalidEvent, LogRejected, LogUnavailable
 from cachemind.events import Body, Envelope, Read, Reads
 from cachemind.ports import Clock, LogWriter
 from cachemind.types import FIRST_TIMELINE, Lsn, TraceId
@@ -172,7 +172,11 @@ class WalSession:
     def _send(self, envelope: Envelope, done: asyncio.Future[Lsn]) -> None:
         started = time.perf_counter()
         trace = format_traceparent(envelope.trace_id, self._ids.span()).encode()
-        record = self._codec.encode(envelope)
+        try:
+            record = self._codec.encode(envelope)
+        except InvalidEvent as error:
+            self._failed(done, LogRejected(f"an event cannot be written: {error}"))
+            return
         timer = self._loop.call_later(
             self._settings.wal_timeout_s, self._timed_out, done
         )

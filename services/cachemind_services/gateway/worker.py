@@ -83,6 +83,8 @@ async def _serve(gateway: Gateway, fds: Sequence[int]) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,  # upstream's own passes through; hits bring theirs
+            proxy_headers=False,  # the caller's address decides nothing
             backlog=BACKLOG,
             timeout_graceful_shutdown=DRAIN_S,
         )
@@ -119,6 +121,7 @@ def _gateway_settings(settings: Settings, number: int) -> GatewaySettings:
         wal_timeout_s=settings.wal_timeout_ms / MS_PER_S,
         embed_deadline_s=settings.embed_deadline_ms / MS_PER_S,
         drain_s=FLIGHTS_S,
+        turns_file=settings.data_dir / "turns" if settings.workers > 1 else None,
         max_body_bytes=settings.max_body_bytes,
         max_cacheable_bytes=settings.max_cacheable_bytes,
     )
