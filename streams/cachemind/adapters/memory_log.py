@@ -98,6 +98,11 @@ class MemoryLog:
         for waiting, outcome in settled:
             _resolve(waiting.future, outcome)
 
+    @property
+    def held(self) -> int:
+        """Return how many appends are kept in flight."""
+        return len(self._held)
+
     def leave_gap(self, partition: Partition, offsets: int = 1) -> None:
         """Use up offsets without a record, as a transaction marker does."""
         with self._changed:
