@@ -1,8 +1,10 @@
 """A consumer group's committed offsets, while no member of it is alive.
 
-By a consumer that joins nothing, not by the admin API: librdkafka 2.16's
+Read by a consumer that joins nothing, not by the admin API: librdkafka 2.16's
 ListConsumerGroupOffsets ends the process with SIGSEGV (in rd_kafka_cgrp_op) when
-the coordinator is still loading, as it is right after a broker's start.
+the coordinator is still loading, as it is right after a broker's start. Written by
+the admin API, not by that consumer: its commit waits 45 s for a coordinator that went
+away, no time limit counts, and `close` waits with it.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
-from cachemind.adapters.kafka_admin import repeated
-from cachemind.adapters.kafka_config import Properties, open_consumer
+from cachemind.adapters.kafka_admin import answer, repeated
+from cachemind.adapters.kafka_config import Properties, open_admin, open_consumer
 from cachemind.adapters.kafka_errors import kafka_error
 from cachemind.errors import LogRejected
 from cachemind.types import Offset, Partition
@@ -43,17 +50,8 @@ class KafkaGroupOffsets:
         deadline_s: float = GROUP_DEADLINE_S,
     ) -> None:
         """Raises: `InvalidSetting`; contacts no broker yet."""
-        limit_ms = max(1, round(deadline_s * 1000))
-        self._consumer = open_consumer(
-            properties,
-            {
-                "group.id": group,
-                # No member's session: how long librdkafka holds a commit, and with it
-                # `close`, while the coordinator is away.
-                "session.timeout.ms": limit_ms,
-                "heartbeat.interval.ms": max(1, limit_ms // 3),
-            },
-        )
+        self._consumer = open_consumer(properties, {"group.id": group})
+        self._admin = open_admin(properties, _ignored)
         self._deadline_s = deadline_s
         self._group = group
         self._topic = topic
@@ -96,18 +94,25 @@ class KafkaGroupOffsets:
         self._consumer.close()
 
     def _commit(self, wanted: list[TopicPartition], limit_s: float) -> None:
+        # Fails where the coordinator is away or loading, which the admin call below
+        # must not meet.
+        self._consumer.committed(wanted, limit_s)
+        asked = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self._group, wanted)],
+            request_timeout=limit_s,
+        )
         try:
-            # A commit has no time limit of its own and holds `close` up too; this
-            # question has one, and needs the coordinator as well.
-            self._consumer.committed(wanted, limit_s)
-            done = self._consumer.commit(offsets=wanted, asynchronous=False)
-            _checked(done or [])
+            _checked(answer(asked[self._group], limit_s).topic_partitions or [])
         except KafkaException as error:
             if kafka_error(error).code() not in _ALIVE:
                 raise
             raise LogRejected(
                 f"group {self._group} has a live member, which alone may commit"
             ) from error
+
+
+def _ignored(error: KafkaError) -> None:
+    """Connections are the log's to report; a question here has its own error."""
 
 
 def _checked(places: list[TopicPartition]) -> list[TopicPartition]:

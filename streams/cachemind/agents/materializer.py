@@ -19,11 +19,12 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cachemind.agents.app import held_partitions, quiet_logs, serve
+from cachemind.agents.app import quiet_logs
 from cachemind.agents.cold_start import cold_start
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Decoder, Folder
 from cachemind.agents.group_hint import GroupHint
+from cachemind.agents.hosted import HostedApp
 from cachemind.agents.live import LiveFold
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.status import MaterializerStatus
@@ -33,7 +34,6 @@ from cachemind.agents.watchdog import Watchdog
 from cachemind.errors import (
     CacheError,
     InvalidSetting,
-    LogUnavailable,
     NoProgress,
     StoreError,
 )
@@ -150,15 +150,19 @@ class Materializer:
     async def _work(self) -> None:
         """Catch up, then fold the live tail until Faust or the fold gives up."""
         deps = self._deps
-        app = wal_app(deps.kafka, deps.group, deps.wal_topic, self._live.accept)
+        app = HostedApp(
+            lambda: wal_app(deps.kafka, deps.group, deps.wal_topic, self._live.accept),
+            deps.wal_topic,
+            lambda: self._asking_thread.run(deps.reader.bounds, Partition(0)),
+        )
         await cold_start(
             self._folders.values(), deps.reader, self._fold_thread, self._should_stop
         )
         await self._asking_thread.run(self._hint.begin)
         await _first_of(
-            serve(app),
+            app.run(),
             self._live.run(),
-            self._watch.run(lambda: held_partitions(app, deps.wal_topic)),
+            self._watch.run(app.held),
         )
 
     def _should_stop(self) -> bool:
@@ -208,7 +212,7 @@ def _exit_code(error: CacheError) -> int:
     match error:
         case InvalidSetting():
             return EXIT_USAGE
-        case NoProgress() | LogUnavailable():
+        case NoProgress():
             return EXIT_NO_PROGRESS
         case _:
             return EXIT_STOPPED

@@ -1,0 +1,56 @@
+"""Keeps trying to get a Faust app going while the cluster is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Set
+from typing import Final
+
+import faust
+
+from cachemind.agents.app import held_partitions, serve
+from cachemind.errors import LogUnavailable
+from cachemind.types import Partition
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+
+
+class HostedApp:
+    """One group consumer. An app starts once only, so each attempt has its own.
+
+    `ask_log` raises `LogUnavailable` while there is no point in an attempt, which
+    costs file descriptors that Faust gives back late.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], faust.App],
+        topic: str,
+        ask_log: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Build the first app. Raises: what `build` raises."""
+        self._build = build
+        self._topic = topic
+        self._ask_log = ask_log
+        self._app = build()
+
+    def held(self) -> Set[Partition]:
+        """Return the partitions that are delivered just now."""
+        return held_partitions(self._app, self._topic)
+
+    async def run(self) -> None:
+        """Start an app and run it; return once Faust gives a started one up."""
+        while True:
+            try:
+                await self._ask_log()
+                await serve(self._app)
+            except LogUnavailable as error:
+                log.warning("the group consumer waits for the log: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+            if self._app.started:
+                self._app = self._build()
