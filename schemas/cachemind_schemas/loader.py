@@ -28,6 +28,7 @@ MANIFEST: Final = "SnapshotManifest"
 _NAMESPACE: Final = "cachemind.v1"
 _SOURCE_FOLDER: Final = "v1"
 _RELEASED_FOLDER: Final = "released"
+_EXPORT_FOLDER: Final = "export"
 MANIFESTS_FOLDER: Final = "manifests"
 _SUFFIX: Final = ".avsc"
 _BROKEN: Final = (
@@ -92,6 +93,13 @@ def current() -> Schema:
 def current_manifest() -> Schema:
     """Return the schema of a snapshot's manifest that this build writes."""
     return parse(CURRENT_VERSION, joined(definitions(), f"{_NAMESPACE}.{MANIFEST}"))
+
+
+@cache
+def exported_entry() -> Schema:
+    """Return the schema of an entry in an export."""
+    file = files(__package__) / _EXPORT_FOLDER / f"ExportedEntry{_SUFFIX}"
+    return parse(CURRENT_VERSION, file.read_text("utf-8"))
 
 
 @cache
