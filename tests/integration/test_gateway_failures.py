@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from cachemind.adapters.memory_embedder import MemoryEmbedder
 from cachemind.adapters.upstream_http import UpstreamTimeouts
 from cachemind.events import Outcome, Refused, Stored
 from cachemind_services.gateway.deps import OnWalFailure, WalAck
@@ -429,6 +432,39 @@ def test_an_entry_expires(world: World, upstream: ScriptedUpstream) -> None:
     assert post(world).headers["x-cachemind-outcome"] == "hit_exact"
     wait_until(lambda: post(world).headers["x-cachemind-outcome"] == "miss")
     assert len(upstream.chats) == 2
+
+
+class Late(MemoryEmbedder):
+    """An encoder that takes longer than a look-up waits."""
+
+    def embed(self, text: str) -> bytes | None:
+        time.sleep(0.15)
+        return super().embed(text)
+
+
+def test_a_late_encoder_makes_no_entry_without_a_vector(
+    upstream: ScriptedUpstream,
+) -> None:
+    gate = Gate()
+    upstream.behaviour = gate
+    settings = changed(embed_deadline_s=0.05)
+    with (
+        served(upstream) as url,
+        gateway(url, settings, embedder=Late()) as world,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        waiting = threads.submit(post, world)
+        wait_until(lambda: upstream.chats)
+        threading.Timer(1.0, gate.open).start()
+        assert waiting.result().headers["x-cachemind-outcome"] == "miss"
+        assert world.reads[0].reason == "encoder-unavailable"
+        assert world.of(Stored)[0].embedding is not None
+        other = {**BODY, "messages": [{"role": "user", "content": "How?"}]}
+        upstream.behaviour = good
+        began = time.monotonic()
+        assert post(world, other).status_code == 200
+        assert time.monotonic() - began < 1.0
+        assert world.of(Stored)[1].embedding is None
 
 
 def test_an_upstream_without_stream_options_still_streams(

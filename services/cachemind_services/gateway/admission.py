@@ -20,6 +20,9 @@ from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.semantic import SemanticTier, semantic_key
 
 _SALT_BYTES: Final = 16
+VECTOR_WAIT_S: Final = 10.0
+"""The vector is worked out while upstream works, which takes longer than a look-up
+may wait; an entry without one is never found by meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class AdmissionDesk:
         embedder = deps.embedder
         self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
 
-    async def stored(
+    def stored(
         self, call: Call, keys: RequestKeys, answered: Answered, vector: bytes | None
     ) -> Stored | NotAdmitted:
         """Return the event that stores an answer, or why it is not stored."""
@@ -64,16 +67,13 @@ class AdmissionDesk:
         )
         if isinstance(decision, NotAdmitted):
             return decision
-        if vector is None:
-            vector = await self.vector(keys.prompt)
         return self.event(call, keys, decision, response, vector)
 
     async def vector(self, prompt: str | None) -> bytes | None:
         """Return the prompt's vector; None where it has none, or not in time."""
         if prompt is None or self._semantic is None:
             return None
-        found = await self._semantic.find(prompt, None, 1.0)
-        return None if found is None else found.vector
+        return await self._semantic.vector(prompt, VECTOR_WAIT_S)
 
     def event(
         self,

@@ -80,6 +80,7 @@ class Fetcher:
         The last event of a stream, and the whole of a JSON answer, leave only once
         their `Stored` is acknowledged.
         """
+        vector = flight.vector = asyncio.create_task(self._vector(errand))
         try:
             await self._fetch(flight, errand)
             flight.end()
@@ -95,6 +96,7 @@ class Fetcher:
             self._refuse(flight, errand, "client-gone")
             raise
         finally:
+            vector.cancel()
             if not flight.ended:
                 flight.fail(UpstreamUnavailable("given up", status=500))
 
@@ -221,7 +223,8 @@ class Fetcher:
         answered = Answered(
             completion=completion, status=flight.status, streamed=streamed
         )
-        stored = await self._desk.stored(call, call.keys, answered, errand.vector)
+        vector = await self._vector_in_time(flight)
+        stored = self._desk.stored(call, call.keys, answered, vector)
         if isinstance(stored, NotAdmitted):
             self._refuse(flight, errand, stored.reason)
             return None, stored.reason
@@ -237,6 +240,20 @@ class Fetcher:
             return None, "wal-unavailable"
         self._metrics.admissions.labels(stored.evidence.rule).inc()
         return lsn, ""
+
+    async def _vector(self, errand: Errand) -> bytes | None:
+        if errand.vector is not None or errand.reason or errand.call.keys is None:
+            return errand.vector
+        return await self._desk.vector(errand.call.keys.prompt)
+
+    async def _vector_in_time(self, flight: Flight) -> bytes | None:
+        """Return the prompt's vector; None where the answer would wait too long."""
+        vector = flight.vector
+        if vector is None:
+            return None
+        deadline_s = self._deps.settings.embed_deadline_s
+        done, _ = await asyncio.wait({vector}, timeout=deadline_s)
+        return vector.result() if done else None
 
     def _refuse(self, flight: Flight, errand: Errand, reason: str) -> None:
         if errand.reason:

@@ -47,6 +47,7 @@ class Flight:
         self._listeners: set[Listener] = set()
         self._room = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.vector: asyncio.Task[bytes | None] | None = None
         self.head: Head | None = None
         self.error: CacheError | None = None
         self.ended = False

@@ -37,7 +37,13 @@ class GatewayMetrics:
 
     def __init__(self, multiprocess_dir: Path | None = None) -> None:
         self._dir = multiprocess_dir
-        self._registry = registry = CollectorRegistry()
+        self._registry = CollectorRegistry()
+        self._count_requests(self._registry)
+        self._time_requests(self._registry)
+        self._watch_the_log(self._registry)
+        self._count_answers(self._registry)
+
+    def _count_requests(self, registry: CollectorRegistry) -> None:
         requests = Counter(
             "cachemind_requests",
             "Chat completion requests by outcome.",
@@ -59,6 +65,8 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
+
+    def _time_requests(self, registry: CollectorRegistry) -> None:
         latency = Histogram(
             "cachemind_latency_seconds",
             "Of misses and bypasses. upstream: until its head; total: until the end.",
@@ -74,6 +82,8 @@ class GatewayMetrics:
             buckets=_FAST_S,
             registry=registry,
         )
+
+    def _watch_the_log(self, registry: CollectorRegistry) -> None:
         self.wal_append = Histogram(
             "cachemind_wal_append_seconds",
             "From append to acknowledgement.",
@@ -112,6 +122,8 @@ class GatewayMetrics:
             multiprocess_mode="livemax",
             registry=registry,
         )
+
+    def _count_answers(self, registry: CollectorRegistry) -> None:
         self.joined = Counter(
             "cachemind_single_flight_joins",
             "Misses that waited for an identical request.",

@@ -184,12 +184,11 @@ class SemanticTier:
         )
 
     async def find(
-        self, prompt: str, context: ContextKey | None, threshold: float
+        self, prompt: str, context: ContextKey, threshold: float
     ) -> Found | None:
         """Return the prompt's vector and what is close to it in `context`.
 
-        None where the encoder is late, failing or off. Without a context only the
-        vector is worked out.
+        None where the encoder is late, failing or off.
         """
         if not self._breaker.take():
             return None
@@ -210,6 +209,20 @@ class SemanticTier:
             raise
         self._breaker.succeeded()
         return found
+
+    async def vector(self, prompt: str, deadline_s: float) -> bytes | None:
+        """Return the prompt's vector for storing, None where it is not to be had.
+
+        For who can wait longer than a look-up; the breaker does not count it.
+        """
+        loop = asyncio.get_running_loop()
+        until = time.monotonic() + deadline_s
+        work = loop.run_in_executor(self._thread, self._work, prompt, None, 0.0, until)
+        try:
+            return (await asyncio.wait_for(work, deadline_s)).vector
+        except (TimeoutError, CacheError):
+            self._metrics.embed_failures.inc()
+            return None
 
     def refresh(self, changes: Sequence[Change] | None) -> None:
         """Bring the index up to date, in the worker thread."""
