@@ -239,5 +239,14 @@ class InvalidSetting(CacheError):
         self.problem = problem
 
 
+class ControlUnavailable(CacheError):
+    """The materializer's control socket cannot be made, or nobody answers there."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
 class BrokerError(CacheError):
     """The embedded Kafka could not be fetched, started or stopped."""
