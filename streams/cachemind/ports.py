@@ -14,11 +14,16 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from cachemind.core.rollback_report import Quarantine, RollbackReport
+from cachemind.core.rollback import Base
+from cachemind.core.rollback_report import (
+    Quarantine,
+    RollbackProgress,
+    RollbackReport,
+)
 from cachemind.core.state import Change as Change
 from cachemind.core.state import ContextRow as ContextRow
 from cachemind.core.state import (
@@ -30,6 +35,7 @@ from cachemind.core.state import (
     VersionRow,
 )
 from cachemind.core.timeline import History, Span
+from cachemind.events import Envelope
 from cachemind.types import (
     ContextKey,
     EncoderId,
@@ -171,6 +177,17 @@ class FoldMetrics(Protocol):
         ...
 
 
+class Decoder(Protocol):
+    """The reading half of the codec."""
+
+    def decode(self, record: bytes) -> Envelope:
+        """Return the event.
+
+        Raises: `UndecodableRecord`, `UnknownSchema`, `InvalidEvent`.
+        """
+        ...
+
+
 class SchemaIds(Protocol):
     """A schema registry's ids for one subject. Safe to call from any thread."""
 
@@ -222,12 +239,8 @@ class StoreHistory(Protocol):
         ...
 
 
-class StoreWriter(StoreHistory, Protocol):
-    """The owning process's view of one partition's store."""
-
-    def applied(self) -> Offset:
-        """Return the offset of the last record folded in; -1 where none."""
-        ...
+class LiveStore(StoreHistory, Protocol):
+    """What is true now, and how it came to be."""
 
     def namespace(self, namespace: Namespace) -> NamespaceState:
         """Return the folded state; an empty one for a namespace never seen."""
@@ -235,6 +248,14 @@ class StoreWriter(StoreHistory, Protocol):
 
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries of `namespace`."""
+        ...
+
+
+class StoreWriter(LiveStore, Protocol):
+    """The owning process's view of one partition's store."""
+
+    def applied(self) -> Offset:
+        """Return the offset of the last record folded in; -1 where none."""
         ...
 
     def fence(self, namespace: Namespace, offset: Offset) -> None:
@@ -260,7 +281,7 @@ class StoreWriter(StoreHistory, Protocol):
         ...
 
 
-class StoreView(StoreHistory, Protocol):
+class StoreView(LiveStore, Protocol):
     """A reader's view of one partition's store: always a whole batch, maybe old."""
 
     def catch_up(self) -> Offset:
@@ -285,20 +306,12 @@ class StoreView(StoreHistory, Protocol):
         """
         ...
 
-    def reader(self, namespace: Namespace) -> EntryReader:
-        """Return read access to the entries of `namespace`."""
-        ...
-
     def applied(self) -> Offset:
         """Return the applied offset of what is shown; -1 where none."""
         ...
 
     def raw_entry(self, namespace: Namespace, key: ExactKey) -> bytes | None:
         """Return the stored bytes of an entry (see `core.entry_bytes`)."""
-        ...
-
-    def namespace(self, namespace: Namespace) -> NamespaceState:
-        """Return the folded state; an empty one for a namespace never seen."""
         ...
 
     def context(
@@ -325,6 +338,40 @@ class StoreInspector(StoreView, Protocol):
 
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
+        ...
+
+
+# ---- checkpoints --------------------------------------------------------------------
+
+
+class Checkpoints(Protocol):
+    """The checkpoints of one partition's store, to rebuild the past from."""
+
+    def bases(self, namespace: Namespace) -> Sequence[Base]:
+        """Return what each checkpoint holds of `namespace`; those without it not.
+
+        Whether their files are sound is found out by `open`.
+        """
+        ...
+
+    def open(self, offset: Offset) -> AbstractContextManager[StoreInspector]:
+        """Open the checkpoint at `offset` to read, and keep it while it is open.
+
+        The inspector shows the checkpoint at once. Every file is verified first.
+        Raises: `CheckpointRefused`, which names what is wrong.
+        """
+        ...
+
+
+class RollbackProgressBoard(Protocol):
+    """Where the fold says how far the rollback is that it works on."""
+
+    def show(self, progress: RollbackProgress) -> None:
+        """Replace what was shown."""
+        ...
+
+    def clear(self) -> None:
+        """Show nothing: no rollback is running."""
         ...
 
 

@@ -8,7 +8,7 @@ an event that breaks its own rules           dead letter, then on
 a key that is not its namespace, or a
 namespace that belongs in another partition  dead letter, then on
 a schema or event type this build lacks      stop: a newer build may know it
-a rollback                                   stop: this build cannot restore state
+a rollback, where nobody can do it           stop: state of the past must be at hand
 a store that does not take the commit        stop
 ===========================================  =====================================
 
@@ -18,13 +18,13 @@ commits what came before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
 
 from cachemind.agents.dead_letters import DeadLetters, Reason, Rejected
+from cachemind.agents.rollback import Rollbacks
 from cachemind.core.fold import kind_of
 from cachemind.core.partitioner import partition_of
-from cachemind.core.state import Effect, EntryReader, NamespaceState
+from cachemind.core.state import Effect, EntryReader, NamespaceState, Step
 from cachemind.core.working_set import WorkingSet
 from cachemind.errors import (
     FoldStopped,
@@ -34,17 +34,9 @@ from cachemind.errors import (
     UnknownSchema,
 )
 from cachemind.events import Envelope, RolledBack
+from cachemind.ports import Decoder as Decoder
 from cachemind.ports import FoldMetrics, LogRecord, StoreWriter
-from cachemind.types import Namespace, Offset, Partition
-
-
-class Decoder(Protocol):
-    """The reading half of the codec."""
-
-    def decode(self, record: bytes) -> Envelope:
-        """Return the event. Raises: `UndecodableRecord`, `UnknownSchema`,
-        `InvalidEvent`."""
-        ...
+from cachemind.types import Lsn, Namespace, Offset, Partition
 
 
 class Folder:
@@ -62,38 +54,53 @@ class Folder:
         decoder: Decoder,
         dead_letters: DeadLetters,
         metrics: FoldMetrics,
+        rollbacks: Rollbacks | None = None,
+        after_commit: Callable[[int], None] | None = None,
     ) -> None:
+        """`rollbacks` does what `RolledBack` says; without it the fold stops there.
+
+        `after_commit` is called with the number of records that were committed.
+        """
         self.partition = partition
         self._partitions = partitions
         self._store = store
         self._decoder = decoder
         self._dead_letters = dead_letters
         self._metrics = metrics
+        self._rollbacks = rollbacks
+        self._after_commit = after_commit
         self.applied = store.applied()
         self.position = Offset(self.applied + 1)
 
     def fold(self, records: Sequence[LogRecord]) -> int:
-        """Fold `records`, oldest first, in one commit; return how many were new.
+        """Fold `records`, oldest first; return how many were new.
+
+        They are one commit; a rollback is one of its own, after all before it.
 
         Records below `position` are dropped: a log gives some of them twice. That
         nothing is between the others is the caller's to know: see `live.fold_live`.
         Raises: `FoldStopped`, `LogUnavailable` (a dead letter was not taken; fold
         the same records again), `StoreError`.
         """
-        batch = _Batch(WorkingSet(self._loaded))
+        batch, taken = self._new_batch(), 0
         stopped: FoldStopped | None = None
         for record in records:
             if record.lsn.offset < self.position or record.lsn.offset <= batch.last:
                 continue
             try:
-                self._take(record, batch)
+                back = self._take(record, batch)
             except FoldStopped as error:
                 stopped = error
                 break
+            if back is not None:
+                self._commit(batch)
+                self._roll_back(*back, record.lsn)
+                taken += batch.taken + 1
+                batch = self._new_batch()
         self._commit(batch)
         if stopped is not None:
             raise stopped
-        return batch.taken
+        return taken + batch.taken
 
     def settle(self, start: Offset, end: Offset) -> None:
         """Note that the log holds no committed record in [start, end)."""
@@ -103,9 +110,17 @@ class Folder:
     def _loaded(self, namespace: Namespace) -> tuple[NamespaceState, EntryReader]:
         return self._store.namespace(namespace), self._store.reader(namespace)
 
-    def _take(self, record: LogRecord, batch: _Batch) -> None:
+    def _new_batch(self) -> _Batch:
+        return _Batch(WorkingSet(self._loaded))
+
+    def _take(
+        self, record: LogRecord, batch: _Batch
+    ) -> tuple[Envelope, RolledBack] | None:
+        """Fold one record into `batch`; return it instead where it is a rollback."""
         try:
             envelope = self._decoded(record)
+            if isinstance(envelope.body, RolledBack):
+                return envelope, envelope.body
             effect = batch.working.apply(envelope, record.lsn).effect
             batch.effects.append((kind_of(envelope.body), effect))
         except UndecodableRecord as error:
@@ -118,6 +133,18 @@ class Folder:
             raise FoldStopped(str(record.lsn), str(error)) from error
         batch.last = record.lsn.offset
         batch.taken += 1
+        return None
+
+    def _roll_back(self, envelope: Envelope, body: RolledBack, lsn: Lsn) -> None:
+        """Do a rollback and commit it with its own offset, all or nothing."""
+        if self._rollbacks is None:
+            raise FoldStopped(str(lsn), "this process cannot restore an earlier version")
+        batch = self._new_batch()
+        step = self._rollbacks.step(envelope, body, lsn)
+        batch.keep(envelope, step, lsn)
+        self._rollbacks.committing()
+        self._commit(batch)
+        self._rollbacks.committed()
 
     def _decoded(self, record: LogRecord) -> Envelope:
         if record.value is None:
@@ -129,10 +156,6 @@ class Folder:
         home = partition_of(namespace, self._partitions)
         if record.lsn.partition != home:
             raise _Misplaced("partition", f"the namespace belongs in {home}")
-        if isinstance(envelope.body, RolledBack):
-            raise FoldStopped(
-                str(record.lsn), "this build cannot restore an earlier version"
-            )
         return envelope
 
     def _commit(self, batch: _Batch) -> None:
@@ -140,7 +163,7 @@ class Folder:
             return
         if batch.rejected:
             self._bury(batch)
-        self._store.commit(batch.last, batch.working.steps())
+        self._store.commit(batch.last, batch.steps())
         self.applied = batch.last
         self.position = Offset(batch.last + 1)
         for kind, effect in batch.effects:
@@ -148,6 +171,8 @@ class Folder:
         for one in batch.rejected:
             self._metrics.dead_lettered(self.partition, one.reason)
         self._metrics.progressed(self.partition, self.applied)
+        if self._after_commit is not None:
+            self._after_commit(batch.taken)
 
     def _bury(self, batch: _Batch) -> None:
         try:
@@ -172,6 +197,18 @@ class _Batch:
         self.taken = 0
         self.effects: list[tuple[str, Effect]] = []
         self.rejected: list[Rejected] = []
+        self._steps: Mapping[Namespace, Sequence[Step]] | None = None
+
+    def keep(self, envelope: Envelope, step: Step, lsn: Lsn) -> None:
+        """Make `step` all that this batch consists of."""
+        self._steps = {envelope.namespace: [step]}
+        self.effects.append((kind_of(envelope.body), step.effect))
+        self.last = lsn.offset
+        self.taken = 1
+
+    def steps(self) -> Mapping[Namespace, Sequence[Step]]:
+        """Return what to commit."""
+        return self.working.steps() if self._steps is None else self._steps
 
 
 def _rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:

@@ -252,14 +252,14 @@ def _changed(
 ) -> Step:
     if not changes:
         return unchanged(state)
-    after, left = _summed(state, entries, changes)
+    after, left = totals(state, entries, changes)
     return _advanced(after, envelope, lsn, changes, left)
 
 
-def _summed(
+def totals(
     state: NamespaceState, entries: EntryReader, changes: Changes
 ) -> tuple[NamespaceState, Mapping[ExactKey, ContextKey]]:
-    """Return the state with the totals after `changes`, and the contexts left."""
+    """Return `state` with the totals after `changes`, and the contexts left by keys."""
     left: dict[ExactKey, ContextKey] = {}
     sums = _Sums(state)
     for key, entry in changes.items():
@@ -346,7 +346,7 @@ def restored(
         timeline=Timeline(state.version + 1),
         last_rollback=body.rollback_id,
     )
-    after, left = _summed(opened, entries, changes)
+    after, left = totals(opened, entries, changes)
     return _advanced(after, envelope, lsn, changes, left)
 
 

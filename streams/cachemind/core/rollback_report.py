@@ -60,6 +60,28 @@ class RollbackReport:
     reason: str
 
 
+class RollbackPhase(StrEnum):
+    """What a running rollback is at."""
+
+    PLANNING = "planning"
+    REPLAYING = "replaying"
+    VALIDATING = "validating"
+    COMMITTING = "committing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackProgress:
+    """How far a running rollback is; `total` events are to be replayed."""
+
+    rollback_id: EventId
+    namespace: Namespace
+    offset: Offset
+    phase: RollbackPhase
+    base: Offset
+    replayed: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
     """Why a namespace must not be served on this host, since the record at `offset`."""

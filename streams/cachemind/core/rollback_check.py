@@ -1,0 +1,86 @@
+"""Is what a rollback is about to write the state that history recorded?
+
+1. The totals after the delta (digest, entries) are those of the target's version row.
+2. Each restored entry is at its own key.
+3. By strategy. `field-hash`: each field of each restored entry has the same SHA-256
+   after a round trip through the store's bytes. `json-patch`: the RFC 6902 patch from
+   live to target gives the target, and the patch back gives what is live.
+
+A delta that is only partly there, or that mixes two versions, fails at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import assert_never
+
+from cachemind.core import json_patch
+from cachemind.core.canonical import canonical
+from cachemind.core.delta import Delta, fields_of
+from cachemind.core.digest import to_hex
+from cachemind.core.entry_bytes import decode, encode
+from cachemind.core.json_patch import Json
+from cachemind.core.rollback_report import Strategy
+from cachemind.core.state import Entry, NamespaceState
+from cachemind.errors import RollbackRejected
+
+
+def require_valid(
+    strategy: Strategy, delta: Delta, after: NamespaceState, digest: int, entries: int
+) -> None:
+    """Check a rollback's outcome `after` against the target's `digest` and `entries`.
+
+    Raises: `RollbackRejected`.
+    """
+    require_totals(after, digest, entries)
+    for change in delta.changes:
+        if change.after is not None and change.after.exact_key != change.key:
+            raise RollbackRejected("an entry is not at its own key")
+    match strategy:
+        case Strategy.FIELD_HASH:
+            _require_field_hashes(delta)
+        case Strategy.JSON_PATCH:
+            _require_patches(delta)
+        case _:
+            assert_never(strategy)
+
+
+def require_totals(after: NamespaceState, digest: int, entries: int) -> None:
+    """Check the totals alone. Raises: `RollbackRejected`."""
+    if after.digest != digest:
+        found, expected = to_hex(after.digest), to_hex(digest)
+        raise RollbackRejected(f"digest {found} where {expected} was recorded")
+    if after.entries != entries:
+        raise RollbackRejected(f"{after.entries} entries where {entries} were recorded")
+
+
+def field_hashes(entry: Entry) -> Mapping[str, str]:
+    """Return SHA-256 in hex of each field's canonical JSON."""
+    return {
+        name: sha256(canonical(value)).hexdigest()
+        for name, value in fields_of(entry).items()
+    }
+
+
+def _require_field_hashes(delta: Delta) -> None:
+    for change in delta.changes:
+        if change.after is None:
+            continue
+        before, after = change.after, decode(encode(change.after))
+        if field_hashes(before) != field_hashes(after):
+            raise RollbackRejected("a field changes when it is stored")
+
+
+def _require_patches(delta: Delta) -> None:
+    live: dict[str, Json] = {}
+    target: dict[str, Json] = {}
+    for change in delta.changes:
+        if change.before is not None:
+            live[change.key.hex()] = fields_of(change.before)
+        if change.after is not None:
+            target[change.key.hex()] = fields_of(change.after)
+    there = json_patch.patched(live, json_patch.diff(live, target))
+    back = json_patch.patched(target, json_patch.diff(target, live))
+    if not (json_patch.same(there, target) and json_patch.same(back, live)):
+        raise RollbackRejected("the patch to the target does not round trip")
