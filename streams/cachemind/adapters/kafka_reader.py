@@ -80,6 +80,22 @@ class KafkaReader:
             ) from error
         return Offset(low), Offset(high)
 
+    def first_after(self, partition: Partition, time_ms: int) -> Offset:
+        """Return where the records after `time_ms` begin, by Kafka's own timestamps.
+
+        The end where none is. Units: milliseconds since the Unix epoch (UTC).
+        Raises: `LogUnavailable`.
+        """
+        asked = TopicPartition(self._topic, partition, time_ms + 1)
+        self._hand_on_log_lines()
+        try:
+            (found,) = self._asking.offsets_for_times([asked], self._request_s)
+        except KafkaException as error:
+            raise log_error(
+                f"offsets by time of {self._topic}[{partition}]", self._explain(error)
+            ) from error
+        return Offset(found.offset) if found.offset >= 0 else self.bounds(partition)[1]
+
     def read(
         self, partition: Partition, start: Offset, end: Offset
     ) -> Iterable[Sequence[LogRecord]]:
