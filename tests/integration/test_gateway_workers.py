@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from cachemind.events import Stored
-from cachemind.types import ExactKey
+from cachemind.types import ExactKey, Offset
 from cachemind_services.gateway.turns import Turns
 from tests.gateways import World, another_worker, changed, gateway
 from tests.upstreams import Gate, ScriptedUpstream, fails, served, wait_until
@@ -76,6 +77,18 @@ def test_a_failing_leader_elsewhere_leaves_each_worker_its_own_try(
     assert {each.status_code for each in found} == {500}
 
 
+def test_an_answer_that_is_not_folded_yet_is_waited_for(
+    workers: tuple[World, list[str]], upstream: ScriptedUpstream
+) -> None:
+    world, (first, second) = workers
+    world.fold.pause()
+    httpx.post(first + CHAT, json=BODY)
+    threading.Timer(0.5, world.fold.resume).start()
+    answer = httpx.post(second + CHAT, json=BODY)
+    assert answer.headers["cache-status"].endswith("detail=joined")
+    assert len(upstream.chats) == 1
+
+
 def test_one_worker_sees_what_the_other_stored(
     workers: tuple[World, list[str]], upstream: ScriptedUpstream
 ) -> None:
@@ -117,6 +130,19 @@ async def test_a_turn_passes_on_when_it_ends(tmp_path: Path) -> None:
     async with theirs.take(ONE, 5) as waited:
         assert waited
         assert holding.done()
+    mine.close()
+    theirs.close()
+
+
+async def test_a_turn_tells_where_the_answer_is(tmp_path: Path) -> None:
+    mine, theirs = Turns(tmp_path / "turns"), Turns(tmp_path / "turns")
+    assert theirs.stored_at(ONE) is None
+    mine.stored(ONE, Offset(7))
+    assert theirs.stored_at(ONE) == 7
+    assert theirs.stored_at(TWO) is None
+    same_slot = ExactKey(b"\3" * 28 + ONE[28:])
+    mine.stored(same_slot, Offset(9))
+    assert theirs.stored_at(ONE) is None
     mine.close()
     theirs.close()
 

@@ -145,7 +145,7 @@ class _Parts:
             self.wal,
             self.follower,
             reader,
-            Fetcher(deps, ids, self.writes, desk, reader, self.turns),
+            Fetcher(deps, ids, self.writes, desk, reader, self.turns, self.follower),
         )
         self.admin = Admin(
             deps, understanding, entries, self.writes, desk, self.follower

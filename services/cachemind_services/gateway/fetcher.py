@@ -19,21 +19,22 @@ from cachemind.errors import (
     UpstreamUnavailable,
 )
 from cachemind.ports import UpstreamRequest, UpstreamResponse
-from cachemind.types import Lsn
+from cachemind.types import Lsn, Offset
 from cachemind_services.gateway.admission import AdmissionDesk, Answered
 from cachemind_services.gateway.answers import EVENT_STREAM, hit_body
 from cachemind_services.gateway.call import Call, key_of, target, upstream_headers
 from cachemind_services.gateway.deps import GatewayDeps, OnWalFailure
 from cachemind_services.gateway.flight import Flight, Head
+from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.http_io import JSON
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.stream_capture import StreamCapture
-from cachemind_services.gateway.turns import POLL_S, Turns
+from cachemind_services.gateway.turns import Turns
 from cachemind_services.gateway.usage import UsageWish
 from cachemind_services.gateway.writes import Writes
 
-FOLD_WAIT_S: Final = 0.25
+FOLD_WAIT_S: Final = 2.0
 _EVENT_STREAM: Final = b"text/event-stream"
 
 
@@ -63,6 +64,7 @@ class Fetcher:
         desk: AdmissionDesk,
         reader: Reader,
         turns: Turns | None,
+        follower: Follower,
     ) -> None:
         self._deps = deps
         self._ids = ids
@@ -70,6 +72,7 @@ class Fetcher:
         self._desk = desk
         self._reader = reader
         self._turns = turns
+        self._follower = follower
         self._metrics = deps.metrics
         self._limit = deps.settings.max_cacheable_bytes
         self._usage = UsageWish()
@@ -104,23 +107,26 @@ class Fetcher:
         if self._turns is None or not errand.shared:
             await self._ask(flight, errand)
             return
-        wait_s = self._deps.settings.turn_wait_s
-        async with self._turns.take(key_of(errand.call), wait_s) as waited:
-            if not waited or not await self._found(flight, errand.call):
-                await self._ask(flight, errand)
+        key, turns = key_of(errand.call), self._turns
+        async with turns.take(key, self._deps.settings.turn_wait_s):
+            offset = turns.stored_at(key)
+            if offset is not None and await self._found(flight, errand.call, offset):
+                return
+            await self._ask(flight, errand)
+            if flight.stored is not None:
+                turns.stored(key, flight.stored.offset)
 
-    async def _found(self, flight: Flight, call: Call) -> bool:
-        """Answer with what another worker has just stored; False where it did not.
+    async def _found(self, flight: Flight, call: Call, offset: Offset) -> bool:
+        """Answer with what another worker stored at `offset`, if it may be served.
 
-        Its entry shows here once it is folded, a few milliseconds later.
+        It shows here once it is folded, a few milliseconds later.
         """
         assert call.keys is not None  # noqa: S101 - only parsed requests are shared
         request = call.keys.request
-        until = time.monotonic() + FOLD_WAIT_S
-        while (served := self._reader.exact(call, call.keys).served) is None:
-            if time.monotonic() > until:
-                return False
-            await asyncio.sleep(POLL_S)
+        await self._follower.folded(offset, FOLD_WAIT_S)
+        served = self._reader.exact(call, call.keys).served
+        if served is None:
+            return False
         body = hit_body(
             served, stream=request.stream, include_usage=request.include_usage
         )
@@ -238,6 +244,7 @@ class Fetcher:
             if self._deps.settings.on_wal_failure is OnWalFailure.REFUSE:
                 raise
             return None, "wal-unavailable"
+        flight.stored = lsn
         self._metrics.admissions.labels(stored.evidence.rule).inc()
         return lsn, ""
 

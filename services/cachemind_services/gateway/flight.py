@@ -53,6 +53,7 @@ class Flight:
         self.ended = False
         self.status = 0
         self.settling = False
+        self.stored: Lsn | None = None
         self.upstream_s = 0.0
 
     @property
