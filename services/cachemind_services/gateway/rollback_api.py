@@ -1,0 +1,291 @@
+"""`POST /v1/rollback` and `GET /v1/rollbacks/{id}`.
+
+The record on the WAL is the commit point; all that is refused is refused before it,
+or by the fold, from the state alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cachemind.core.rollback_report import (
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
+from cachemind.errors import InvalidRequest, LogUnavailable
+from cachemind.events import RolledBack
+from cachemind.ports import Clock
+from cachemind.types import EventId, Lsn, Offset, TraceId
+from cachemind_services.gateway.follower import Follower
+from cachemind_services.gateway.http_io import (
+    Header,
+    Scope,
+    Send,
+    send_error,
+    send_json,
+)
+from cachemind_services.gateway.identity import Ids
+from cachemind_services.gateway.query import Query
+from cachemind_services.gateway.rollback_wish import (
+    KNOWN,
+    Goal,
+    Wish,
+    goal_of,
+    parse_id,
+    parse_wish,
+)
+from cachemind_services.gateway.shown import (
+    shown_id,
+    shown_progress,
+    shown_rehearsal,
+    shown_report,
+)
+from cachemind_services.gateway.time_travel import (
+    Rehearsal,
+    TimeTravel,
+    TimeTraveller,
+)
+from cachemind_services.gateway.versions_api import CONFLICT, FORBIDDEN, NEVER_WAS
+from cachemind_services.gateway.wal_session import WalSession
+
+ROLLBACK_PATH: Final = "/v1/rollback"
+ROLLBACKS_PREFIX: Final = "/v1/rollbacks/"
+CATCH_UP_S: Final = 5.0
+"""How long a rollback waits for the fold before it is decided on."""
+
+WAIT_S: Final = 20.0
+"""How long the answer waits for the fold by default; 202 after that."""
+
+_MOST_WAIT_S: Final = 300
+_MOST_REMEMBERED: Final = 1_000
+_ELSEWHERE: Final = (b"cross-site", b"same-site")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A rollback that this worker has appended, or tried to: `lsn` None."""
+
+    lsn: Lsn | None
+
+
+class RollbackApi:
+    """Rolls the gateway's namespace back, or says what that would do."""
+
+    def __init__(
+        self,
+        past: TimeTraveller,
+        follower: Follower,
+        wal: WalSession,
+        ids: Ids,
+        clock: Clock,
+    ) -> None:
+        self._past = past
+        self._follower = follower
+        self._wal = wal
+        self._ids = ids
+        self._clock = clock
+        self._sent: dict[EventId, _Sent] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def rollback(self, scope: Scope, send: Send, trace: TraceId) -> None:
+        """Roll back, or rehearse it where `dry_run` is asked for."""
+        headers = dict(scope["headers"])
+        if headers.get(b"sec-fetch-site") in _ELSEWHERE:
+            # A page of another site must not do this with its visitor's browser.
+            raise InvalidRequest("sec-fetch-site", "is another site", status=FORBIDDEN)
+        wish = parse_wish(Query(scope, KNOWN), self._past.namespace)
+        wait_s = _wait_s(headers.get(b"prefer", b""))
+        await self._caught_up()
+        if wish.dry_run:
+            await self._rehearse(wish, send)
+            return
+        async with self._one_at_a_time:
+            known = await self._known(wish)
+            if known is not None:
+                await self._answer(known, send)
+                return
+            goal = await self._past.ask(lambda travel: goal_of(wish, travel))
+            if goal.repeats is not None:
+                await self._repeated(goal.repeats, send)
+                return
+            if wish.strategy is not None:
+                await self._rehearsed(wish, goal)
+            rollback_id, lsn = await self._append(wish, goal, trace)
+        await self._finish(rollback_id, lsn, wait_s, send)
+
+    async def status(self, text: str, send: Send) -> None:
+        """Answer how a rollback ended, or how far it is."""
+        rollback_id = parse_id("id", text)
+
+        def look(travel: TimeTravel) -> tuple[RollbackReport | None, object]:
+            progress = travel.progress()
+            mine = progress is not None and progress.rollback_id == rollback_id
+            shown = shown_progress(progress) if progress is not None and mine else None
+            # In this order: one that ends meanwhile has its report by now.
+            travel.catch_up()
+            return travel.report(rollback_id), shown
+
+        report, progress = await self._past.ask(look)
+        if report is not None:
+            await send_json(send, 200, shown_report(report, self._follower.partition))
+        elif progress is not None or rollback_id in self._sent:
+            await send_json(send, 200, self._running(rollback_id, progress))
+        else:
+            await send_error(
+                send, 404, "there is no such rollback", param="id", code="not_found"
+            )
+
+    # ---- before the record ---------------------------------------------------------
+
+    async def _caught_up(self) -> None:
+        """Wait until all that was on the log is folded.
+
+        Raises: `LogUnavailable` where that takes too long.
+        """
+        end = await self._past.ask(lambda travel: travel.log_end())
+        if not await self._follower.folded(Offset(end - 1), CATCH_UP_S):
+            raise LogUnavailable(
+                f"the fold is at {self._follower.applied} of {end - 1}; try again later"
+            )
+
+    async def _rehearse(self, wish: Wish, send: Send) -> None:
+        def look(travel: TimeTravel) -> Rehearsal:
+            goal = goal_of(wish, travel)
+            strategy = wish.strategy or Strategy.FIELD_HASH
+            return travel.rehearse(wish.namespace, goal.target, strategy)
+
+        rehearsal = await self._past.ask(look)
+        shown = shown_rehearsal(rehearsal, limit=wish.limit, bodies=wish.bodies)
+        await send_json(send, 200, {"namespace": wish.namespace, **shown})
+
+    async def _rehearsed(self, wish: Wish, goal: Goal) -> None:
+        """Check by the strategy asked for, which the record has no place for."""
+        strategy = wish.strategy or Strategy.FIELD_HASH
+        await self._past.ask(
+            lambda travel: travel.rehearse(wish.namespace, goal.target, strategy)
+        )
+
+    async def _known(self, wish: Wish) -> RollbackReport | None:
+        rollback_id = wish.rollback_id
+        if rollback_id is None:
+            return None
+        return await self._past.ask(lambda travel: travel.report(rollback_id))
+
+    async def _repeated(self, rollback_id: EventId, send: Send) -> None:
+        report = await self._past.ask(_report_of(rollback_id))
+        if report is None:
+            raise LogUnavailable("the report of the last rollback is not there yet")
+        shown = shown_report(report, self._follower.partition)
+        await send_json(send, 200, {**shown, "repeated": True})
+
+    # ---- the record and after ------------------------------------------------------
+
+    async def _append(
+        self, wish: Wish, goal: Goal, trace: TraceId
+    ) -> tuple[EventId, Lsn]:
+        """Return the id and the LSN of the rollback's record.
+
+        Raises: `LogUnavailable`, where the record may be on the log all the same.
+        """
+        now_ns = self._clock.now_ns()
+        rollback_id = wish.rollback_id or self._ids.event(now_ns)
+        # Where it was rehearsed, it is meant for the head that it was rehearsed at.
+        rehearsed = wish.strategy is not None
+        expected = goal.head if rehearsed else wish.expected_head
+        body = RolledBack(
+            rollback_id=rollback_id,
+            to_version=goal.target,
+            expected_head=expected,
+            reason=wish.reason,
+        )
+        self._remember(rollback_id, None)
+        try:
+            appended = await self._wal.append(body, trace)
+        except LogUnavailable as error:
+            raise LogUnavailable(
+                f"{error}; whether rollback {shown_id(rollback_id)} is on the log is "
+                "not known: ask for it, or repeat it with this rollback_id"
+            ) from error
+        self._remember(rollback_id, appended.lsn)
+        return rollback_id, appended.lsn
+
+    async def _finish(
+        self, rollback_id: EventId, lsn: Lsn, wait_s: float, send: Send
+    ) -> None:
+        """Answer once the fold is past the record; 202 where that takes too long.
+
+        This worker's view shows it then, and no other serves what is behind the fence.
+        """
+        if not await self._follower.folded(lsn.offset, wait_s):
+            await self._accepted(rollback_id, send)
+            return
+        report = await self._past.ask(_report_of(rollback_id))
+        if report is None:
+            raise LogUnavailable(f"the fold passed {lsn} and left no report of it")
+        await self._answer(report, send)
+
+    async def _accepted(self, rollback_id: EventId, send: Send) -> None:
+        where = ROLLBACKS_PREFIX + shown_id(rollback_id)
+        headers: tuple[Header, ...] = (
+            (b"location", where.encode()),
+            (b"retry-after", b"1"),
+        )
+        await send_json(send, 202, self._running(rollback_id, None), headers)
+
+    async def _answer(self, report: RollbackReport, send: Send) -> None:
+        shown = shown_report(report, self._follower.partition)
+        if report.status is RollbackStatus.COMMITTED:
+            await send_json(send, 200, shown)
+            return
+        error = {"message": report.verdict, "param": None}
+        if report.status is RollbackStatus.REFUSED:
+            above = report.to_version > report.from_version
+            status = NEVER_WAS if above else CONFLICT
+            error["type"] = "invalid_request_error"
+            error["param"] = "to_version" if above else "expected_head"
+            error["code"] = "unknown_version" if above else "wrong_head"
+        else:
+            status = 500
+            error["type"], error["code"] = "server_error", "quarantined"
+        await send_json(send, status, {"error": error, "rollback": shown})
+
+    def _running(self, rollback_id: EventId, progress: object) -> dict[str, object]:
+        sent = self._sent.get(rollback_id)
+        lsn = None if sent is None else sent.lsn
+        return {
+            "rollback_id": shown_id(rollback_id),
+            "status": "running",
+            "namespace": self._past.namespace,
+            "lsn": None if lsn is None else str(lsn),
+            "applied": str(Lsn(self._follower.partition, self._follower.applied)),
+            "progress": progress,
+        }
+
+    def _remember(self, rollback_id: EventId, lsn: Lsn | None) -> None:
+        self._sent[rollback_id] = _Sent(lsn)
+        while len(self._sent) > _MOST_REMEMBERED:
+            del self._sent[next(iter(self._sent))]
+
+
+def _report_of(
+    rollback_id: EventId,
+) -> Callable[[TimeTravel], RollbackReport | None]:
+    return lambda travel: travel.report(rollback_id)
+
+
+def _wait_s(prefer: bytes) -> float:
+    """Return how long the caller wants to wait.
+
+    Source: RFC 7240 sections 4.1 and 4.3.
+    """
+    for preference in prefer.decode("latin-1").split(","):
+        name, _, value = preference.strip().partition("=")
+        if name.lower() == "respond-async":
+            return 0.0
+        if name.lower() == "wait" and value.isascii() and value.isdigit():
+            return float(min(int(value), _MOST_WAIT_S))
+    return WAIT_S
