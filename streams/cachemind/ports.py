@@ -157,6 +157,21 @@ class GroupOffsets(Protocol):
         ...
 
 
+class OffsetMemory(Protocol):
+    """What this host last committed for its group; never above what Kafka has."""
+
+    def load(self) -> Mapping[Partition, Offset]:
+        """Return the next offset to read of each partition, as last saved.
+
+        Raises: `StoreUnavailable`, `StoreMismatch`.
+        """
+        ...
+
+    def save(self, offsets: Mapping[Partition, Offset]) -> None:
+        """Replace what is remembered. Raises: `StoreUnavailable`."""
+        ...
+
+
 class FoldMetrics(Protocol):
     """Where the materializer reports what it does; called from several threads."""
 

@@ -71,3 +71,34 @@ def test_a_group_that_cannot_be_set_is_left_as_it_is(refusal: LogError) -> None:
     group = Group(Offset(2), refusal)
     begun(group)
     assert group.at == {ZERO: 2}
+
+
+class Memory:
+    """`OffsetMemory` without a disk."""
+
+    def __init__(self) -> None:
+        self.saved: Mapping[Partition, Offset] = {}
+
+    def load(self) -> Mapping[Partition, Offset]:
+        return self.saved
+
+    def save(self, offsets: Mapping[Partition, Offset]) -> None:
+        self.saved = dict(offsets)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "kept"),
+    [
+        pytest.param(None, {ZERO: Offset(4)}, id="committed"),
+        pytest.param(LogRejected("a live member"), {}, id="refused"),
+    ],
+)
+def test_only_what_the_group_took_is_remembered(
+    refuses: LogError | None, kept: Mapping[Partition, Offset]
+) -> None:
+    bench, memory = Bench(), Memory()
+    bench.append(*(stored(n) for n in range(4)))
+    folder = bench.folder()
+    catch_up(folder, bench.reader)
+    GroupHint(Group(None, refuses), {ZERO: folder}, memory).set()
+    assert memory.saved == kept

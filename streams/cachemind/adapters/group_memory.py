@@ -15,7 +15,7 @@ NAME: Final = "group.json"
 
 
 class GroupMemory:
-    """`RememberedOffsets` in a file that names the group and the log it is of.
+    """`OffsetMemory` in a file that names the group and the log it is of.
 
     Of another group or log nothing is remembered.
     """
