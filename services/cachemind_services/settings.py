@@ -149,6 +149,9 @@ class Settings:
     secret_file: Path | None = _setting(
         _path, None, "32 random bytes in hex, equal on all hosts; default one per data"
     )
+    snapshot_url: str = _setting(
+        _text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"
+    )
     java: Path | None = _setting(_path, None, "Java 17 or newer for the embedded Kafka")
     broker_port: int = _setting(_whole(0, 65535), 0, "of the embedded Kafka; 0: free")
     broker_heap_mb: int = _setting(_whole(128, 65_536), 384, "of the embedded Kafka")

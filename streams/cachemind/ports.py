@@ -117,6 +117,18 @@ class LogReader(Protocol):
         ...
 
 
+class LogTimes(Protocol):
+    """Finds places on a log by time."""
+
+    def first_after(self, partition: Partition, time_ms: int) -> Offset:
+        """Return where the records after `time_ms` begin, by Kafka's own timestamps.
+
+        The end where none is. Units: milliseconds since the Unix epoch (UTC).
+        Raises: `LogUnavailable`.
+        """
+        ...
+
+
 class LogFollower(Protocol):
     """Reads the live end of one topic, outside of any group."""
 

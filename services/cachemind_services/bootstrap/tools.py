@@ -19,7 +19,7 @@ from cachemind.agents.folding import Folder
 from cachemind.agents.replay import fill
 from cachemind.codec import Codec
 from cachemind.core.state import Effect
-from cachemind.ports import LogFollower, LogReader, StoreInspector
+from cachemind.ports import LogFollower, LogReader, LogTimes, StoreInspector
 from cachemind.types import Offset, Partition
 from cachemind_services.bootstrap.log import (
     codec_of,
@@ -41,6 +41,7 @@ class OpenLog:
 
     settings: Settings
     reader: LogReader
+    times: LogTimes
     follower: LogFollower
     codec: Codec
     identity: LogIdentity
@@ -63,6 +64,7 @@ def open_log(settings: Settings) -> Iterator[OpenLog]:
         yield OpenLog(
             settings=settings,
             reader=reader,
+            times=reader,
             follower=reader,
             codec=codec_of(settings),
             identity=identity,
