@@ -57,8 +57,11 @@ class KafkaWriter:
         """Return how many appends have no answer yet."""
         return len(self._pending)
 
-    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
-        """Return at once with a future of the record's LSN; see `LogWriter`."""
+    def append(self, key: bytes, value: bytes | None, headers: Headers) -> Future[Lsn]:
+        """Return at once with a future of the record's LSN; see `LogWriter`.
+
+        Without a value it takes back what the key meant, on a compacted topic.
+        """
         future: Future[Lsn] = Future()
         # Running: nobody can cancel it, since the record may be on the log already.
         future.set_running_or_notify_cancel()

@@ -40,7 +40,7 @@ class HeldAppend:
     writer: MemoryLogWriter
     future: Future[Lsn]
     key: bytes
-    value: bytes
+    value: bytes | None
     headers: Headers
 
 
@@ -181,7 +181,7 @@ class MemoryLog:
         """Put a record on its partition. Call under the lock."""
         if self._outage is not None:
             return LogUnavailable(f"append: {self._outage}")
-        size = len(record.key) + len(record.value)
+        size = len(record.key) + len(record.value or b"")
         if size > self._max_record_bytes:
             return LogRejected(f"append: {size} bytes are more than the topic takes")
         partition = partition_of(record.key, len(self._partitions))
@@ -220,7 +220,7 @@ class MemoryLogWriter:
         self._log = log
         self._closed = False
 
-    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
+    def append(self, key: bytes, value: bytes | None, headers: Headers) -> Future[Lsn]:
         """Return a future of the record's LSN; see `LogWriter`."""
         future: Future[Lsn] = Future()
         future.set_running_or_notify_cancel()
