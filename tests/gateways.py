@@ -11,20 +11,26 @@ from functools import partial
 from typing import TypeVar
 
 from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.memory_embedder import MemoryEmbedder
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.memory_store import MemoryStore
 from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
+from cachemind.agents.past import Sources
+from cachemind.agents.rollback import Rollbacks
 from cachemind.codec.codec import Codec
 from cachemind.core.operation import hash_of
 from cachemind.core.partitioner import partition_of
+from cachemind.core.rollback_report import RollbackProgress
+from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.state import EntryReader, NamespaceState
 from cachemind.core.working_set import WorkingSet
-from cachemind.events import Body, Envelope, PolicyChanged, Read, Reads
-from cachemind.ports import Embedder
+from cachemind.events import Body, Envelope, PolicyChanged, Read, Reads, RolledBack
+from cachemind.ports import Embedder, LiveStore
 from cachemind.types import (
     FIRST_TIMELINE,
     EventId,
+    Lsn,
     Namespace,
     Offset,
     Partition,
@@ -32,6 +38,7 @@ from cachemind.types import (
     TraceId,
     WriterId,
 )
+from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.gateway.app import Gateway
 from cachemind_services.gateway.deps import GatewayDeps, GatewaySettings
 from cachemind_services.gateway.metrics import GatewayMetrics
@@ -58,6 +65,9 @@ class Fold:
         self._log = log
         self._codec = codec
         self.stores = [MemoryStore() for _ in range(PARTITIONS)]
+        self.checkpoints = [MemoryCheckpoints() for _ in range(PARTITIONS)]
+        self.snapshots: dict[str, SnapshotManifest] = {}
+        self.progress: RollbackProgress | None = None
         self._stop = threading.Event()
         self._run = threading.Event()
         self._run.set()
@@ -81,10 +91,30 @@ class Fold:
             self._run.wait()
             for record in batch:
                 assert record.value is not None
+                envelope = self._codec.decode(record.value)
+                if isinstance(envelope.body, RolledBack):
+                    self._roll_back(envelope, envelope.body, record.lsn)
+                    continue
                 store = self.stores[record.lsn.partition]
                 working = WorkingSet(partial(_load, store))
-                working.apply(self._codec.decode(record.value), record.lsn)
+                working.apply(envelope, record.lsn)
                 store.commit(record.lsn.offset, working.steps())
+
+    def _roll_back(self, envelope: Envelope, body: RolledBack, lsn: Lsn) -> None:
+        store = self.stores[lsn.partition]
+        rollbacks = Rollbacks(self.sources(lsn.partition, store), store)
+        step = rollbacks.step(envelope, body, lsn)
+        store.commit(lsn.offset, {envelope.namespace: [step]})
+
+    def sources(self, partition: Partition, store: LiveStore) -> Sources:
+        """Return what the past of `store` is rebuilt from."""
+        return Sources(
+            partition=partition,
+            store=store,
+            checkpoints=self.checkpoints[partition],
+            log=self._log.reader(),
+            decoder=self._codec,
+        )
 
 
 def _load(
@@ -212,7 +242,18 @@ def _deps(
             Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
         },
         metrics=GatewayMetrics(),
+        past=past_of(fold),
     )
+
+
+def past_of(fold: Fold) -> StoredPast:
+    """Return the past of the namespace's partition."""
+    partition = partition_of(NAMESPACE.encode(), PARTITIONS)
+    view = fold.stores[partition].view()
+    elsewhere = Elsewhere(
+        snapshot=fold.snapshots.get, progress=lambda: fold.progress, close=lambda: None
+    )
+    return StoredPast(view, fold.sources(partition, view), elsewhere)
 
 
 def changed(**fields: object) -> GatewaySettings:

@@ -16,7 +16,7 @@ from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
 from cachemind.codec import Codec
 from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
-from cachemind.types import Offset, Partition
+from cachemind.types import Namespace, Offset, Partition
 from cachemind_services.bootstrap.log import (
     codec_of,
     identify,
@@ -24,6 +24,8 @@ from cachemind_services.bootstrap.log import (
     open_views,
     topics_of,
 )
+from cachemind_services.bootstrap.past import StoredPast
+from cachemind_services.bootstrap.past_files import open_past
 from cachemind_services.broker.distribution import default_cache_dir
 from cachemind_services.settings import Settings
 
@@ -44,6 +46,7 @@ class GatewayPorts:
     upstream: Upstream
     clock: Clock
     log_ends: Callable[[], Mapping[Partition, Offset]]
+    past: StoredPast
 
 
 def identify_if_up(settings: Settings) -> LogIdentity | None:
@@ -73,6 +76,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         upstream=HttpUpstream(settings.upstream, _timeouts(settings)),
         clock=SystemClock(),
         log_ends=log_ends(KafkaReader(kafka, wal), settings.partitions),
+        past=open_past(settings, log, Namespace(settings.namespace)),
     )
 
 

@@ -39,6 +39,7 @@ from cachemind_services.gateway.http_io import (
     send_json,
 )
 from cachemind_services.gateway.understanding import Understanding
+from cachemind_services.gateway.versions_api import VersionsApi, answered
 from cachemind_services.gateway.writes import Writes
 
 PREFIX: Final = "/v1/cachemind/"
@@ -64,6 +65,7 @@ class Admin:
         writes: Writes,
         desk: AdmissionDesk,
         follower: Follower,
+        versions: VersionsApi,
     ) -> None:
         self._deps = deps
         self._understanding = understanding
@@ -71,6 +73,7 @@ class Admin:
         self._writes = writes
         self._desk = desk
         self._follower = follower
+        self._versions = versions
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -98,7 +101,7 @@ class Admin:
         elif (method, path) == ("POST", "invalidate"):
             await self._invalidate(scope, receive, send)
         elif method == "GET" and path.startswith("entries/"):
-            await self._entry(path.removeprefix("entries/"), send)
+            await self._entry(path.removeprefix("entries/"), scope, send)
         else:
             await send_error(send, 404, "no such call", code="not_found")
 
@@ -115,10 +118,14 @@ class Admin:
             "counts": state.counts,
         }
 
-    async def _entry(self, text: str, send: Send) -> None:
+    async def _entry(self, text: str, scope: Scope, send: Send) -> None:
         if len(text) != 2 * HASH_BYTES or not _HEX.issuperset(text):
             raise InvalidRequest("key", "must be 64 lower-case hex characters")
-        raw = self._entries.raw(ExactKey(bytes.fromhex(text)))
+        key = ExactKey(bytes.fromhex(text))
+        if scope.get("query_string"):
+            await answered(send, lambda: self._versions.entry(key, scope, send))
+            return
+        raw = self._entries.raw(key)
         if raw is None:
             await send_error(send, 404, "there is no entry at this key", param="key")
         else:

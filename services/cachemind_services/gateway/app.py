@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from cachemind.core.partitioner import partition_of
+from cachemind.types import Partition
 from cachemind_services.gateway.admin import PREFIX, Admin
 from cachemind_services.gateway.admission import AdmissionDesk
 from cachemind_services.gateway.chat import ChatHandler
@@ -27,9 +28,22 @@ from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.metrics import CONTENT_TYPE
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.proxy import Proxy
+from cachemind_services.gateway.rollback_api import (
+    ROLLBACK_PATH,
+    ROLLBACKS_PREFIX,
+    RollbackApi,
+    is_of_past,
+)
 from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.time_travel import TimeTraveller
 from cachemind_services.gateway.turns import Turns
 from cachemind_services.gateway.understanding import Understanding
+from cachemind_services.gateway.versions_api import (
+    DIFF_PATH,
+    VERSIONS_PATH,
+    VersionsApi,
+    answered,
+)
 from cachemind_services.gateway.wal_session import WalSession
 from cachemind_services.gateway.writes import Writes
 
@@ -78,6 +92,8 @@ class Gateway:
             await parts.chat.handle(scope, receive, send)
         elif path.startswith(PREFIX):
             await parts.admin.handle(scope, receive, send)
+        elif is_of_past(path):
+            await self._past(parts, path, scope, send)
         elif path in ("/healthz", "/readyz", "/metrics"):
             await self._operate(parts, path, send)
         elif _upgrades(scope):
@@ -85,6 +101,23 @@ class Gateway:
         else:
             self._deps.metrics.proxied.inc()
             await parts.proxy.handle(scope, receive, send)
+
+    async def _past(self, parts: _Parts, path: str, scope: Scope, send: Send) -> None:
+        call = (scope["method"], path)
+        if call == ("GET", VERSIONS_PATH):
+            await answered(send, lambda: parts.versions.versions(scope, send))
+        elif call == ("GET", DIFF_PATH):
+            await answered(send, lambda: parts.versions.diff(scope, send))
+        elif call == ("POST", ROLLBACK_PATH):
+            trace = parts.trace(scope).trace_id
+            await answered(send, lambda: parts.rollbacks.rollback(scope, send, trace))
+        elif call[0] == "GET" and path.startswith(ROLLBACKS_PREFIX):
+            rollback = path.removeprefix(ROLLBACKS_PREFIX)
+            await answered(send, lambda: parts.rollbacks.status(rollback, send))
+        else:
+            allowed = b"POST" if path == ROLLBACK_PATH else b"GET"
+            headers = ((b"allow", allowed),)
+            await send_error(send, 405, "the method is not allowed", headers=headers)
 
     async def _operate(self, parts: _Parts, path: str, send: Send) -> None:
         if path == "/healthz":
@@ -147,8 +180,20 @@ class _Parts:
             reader,
             Fetcher(deps, ids, self.writes, desk, reader, self.turns, self.follower),
         )
+        self.past = TimeTraveller(deps.past, namespace)
+        self.versions = VersionsApi(self.past, Partition(partition))
+        self.rollbacks = RollbackApi(
+            self.past, self.follower, self.wal, ids, deps.clock
+        )
+        self.trace = understanding.trace
         self.admin = Admin(
-            deps, understanding, entries, self.writes, desk, self.follower
+            deps,
+            understanding,
+            entries,
+            self.writes,
+            desk,
+            self.follower,
+            self.versions,
         )
         self.proxy = Proxy(deps.upstream)
 
@@ -175,6 +220,7 @@ class _Parts:
         if lost:
             _LOG.error("%d records were not acknowledged before the end", lost)
         await self.follower.stop()
+        await asyncio.to_thread(self.past.close)
         await deps.upstream.close()
         if self.semantic is not None:
             await asyncio.to_thread(self.semantic.close)

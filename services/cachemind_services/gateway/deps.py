@@ -13,6 +13,7 @@ from cachemind.events import Envelope
 from cachemind.ports import Clock, Embedder, LogWriter, StoreView, Upstream
 from cachemind.types import EncoderId, Namespace, Offset, Partition, Principal, WriterId
 from cachemind_services.gateway.metrics import GatewayMetrics
+from cachemind_services.gateway.time_travel import TimeTravel
 
 NO_ENCODER: Final = EncoderId("none")
 _LEAST_SECRET_BYTES: Final = 32
@@ -87,7 +88,8 @@ class GatewayDeps:
     """The ports of one gateway worker; it closes views, log, upstream when it stops.
 
     `views` has one view a WAL partition, by number. `random` returns that many
-    unguessable bytes.
+    unguessable bytes. `past` is that of the namespace's partition, None
+    where the gateway itself shows the past.
     """
 
     settings: GatewaySettings
@@ -100,3 +102,4 @@ class GatewayDeps:
     random: Callable[[int], bytes]
     log_ends: LogEnds
     metrics: GatewayMetrics
+    past: TimeTravel | None = None

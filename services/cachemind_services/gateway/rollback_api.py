@@ -49,7 +49,13 @@ from cachemind_services.gateway.time_travel import (
     TimeTravel,
     TimeTraveller,
 )
-from cachemind_services.gateway.versions_api import CONFLICT, FORBIDDEN, NEVER_WAS
+from cachemind_services.gateway.versions_api import (
+    CONFLICT,
+    DIFF_PATH,
+    FORBIDDEN,
+    NEVER_WAS,
+    VERSIONS_PATH,
+)
 from cachemind_services.gateway.wal_session import WalSession
 
 ROLLBACK_PATH: Final = "/v1/rollback"
@@ -70,6 +76,12 @@ class _Sent:
     """A rollback that this worker has appended, or tried to: `lsn` None."""
 
     lsn: Lsn | None
+
+
+def is_of_past(path: str) -> bool:
+    """Return whether `path` is answered from versions, here or in `versions_api`."""
+    ours = (VERSIONS_PATH, DIFF_PATH, ROLLBACK_PATH)
+    return path in ours or path.startswith(ROLLBACKS_PREFIX)
 
 
 class RollbackApi:

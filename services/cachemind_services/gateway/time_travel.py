@@ -18,12 +18,13 @@ from cachemind.core.rollback_report import (
 from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.state import Entry, NamespaceState, VersionRow
 from cachemind.core.timeline import History
-from cachemind.errors import CacheError
+from cachemind.errors import CacheError, InvalidRequest
 from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
 
 T = TypeVar("T")
 DEADLINE_S: Final = 30.0
 MOST_WAITING: Final = 8
+NOT_HERE: Final = 501
 
 
 class Rehearsal(Protocol):
@@ -139,8 +140,12 @@ class TimeTraveller:
     """Asks a `TimeTravel` from the event loop: one at a time, never blocking it."""
 
     def __init__(
-        self, travel: TimeTravel, namespace: Namespace, deadline_s: float = DEADLINE_S
+        self,
+        travel: TimeTravel | None,
+        namespace: Namespace,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
+        """Without a `travel` every question is refused with 501."""
         self._travel = travel
         self.namespace = namespace
         self._deadline_s = deadline_s
@@ -153,13 +158,17 @@ class TimeTraveller:
         Raises: `TooBusy`, and what the question raises. One that takes too long is
         left to end by itself; the next ones wait for it.
         """
+        travel = self._travel
+        if travel is None:
+            problem = "this gateway knows one state only"
+            raise InvalidRequest("path", problem, status=NOT_HERE)
         if self._waiting >= MOST_WAITING:
             raise TooBusy("too many questions about the past wait already")
         self._waiting += 1
 
         def work() -> T:
-            self._travel.catch_up()
-            return question(self._travel)
+            travel.catch_up()
+            return question(travel)
 
         asked = asyncio.get_running_loop().run_in_executor(self._thread, work)
         asked.add_done_callback(self._answered)
@@ -171,7 +180,8 @@ class TimeTraveller:
     def close(self) -> None:
         """Wait for the question at hand, then release everything."""
         self._thread.shutdown(cancel_futures=True)
-        self._travel.close()
+        if self._travel is not None:
+            self._travel.close()
 
     def _answered(self, asked: asyncio.Future[T]) -> None:
         self._waiting -= 1

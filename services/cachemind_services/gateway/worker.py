@@ -68,6 +68,7 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
         clock=ports.clock,
         random=secrets.token_bytes,
         log_ends=ports.log_ends,
+        past=ports.past,
         metrics=GatewayMetrics(Path(shared) if shared else None),
     )
 

@@ -1,0 +1,143 @@
+"""The past of one partition's namespaces, from a store, its checkpoints and the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cachemind.agents.past import Sources, Unwatched, entries_at
+from cachemind.agents.rollback import RollbackPreview, preview, version_delta
+from cachemind.core.delta import Delta
+from cachemind.core.rollback import LOG_START, bases
+from cachemind.core.rollback_report import (
+    Quarantine,
+    RollbackProgress,
+    RollbackReport,
+    Strategy,
+)
+from cachemind.core.snapshots import SnapshotManifest
+from cachemind.core.state import Entry, NamespaceState, VersionRow
+from cachemind.core.timeline import History
+from cachemind.errors import LogUnavailable
+from cachemind.ports import StoreView
+from cachemind.types import EMPTY, EventId, ExactKey, Namespace, Offset, Version
+
+REHEARSAL_S: Final = 25.0
+"""How long one rehearsal may take: somebody waits for it, and others behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What of the past is not in the store, and how to let go of it."""
+
+    snapshot: Callable[[str], SnapshotManifest | None]
+    progress: Callable[[], RollbackProgress | None]
+    close: Callable[[], None]
+
+
+class StoredPast:
+    """The gateway's `TimeTravel`, over a view that nobody else catches up."""
+
+    def __init__(
+        self,
+        view: StoreView,
+        sources: Sources,
+        elsewhere: Elsewhere,
+        rehearsal_s: float = REHEARSAL_S,
+    ) -> None:
+        """`sources` reads from `view`."""
+        self._view = view
+        self._sources = sources
+        self._elsewhere = elsewhere
+        self._rehearsal_s = rehearsal_s
+
+    def catch_up(self) -> Offset:
+        """Show what is folded by now; return the applied offset."""
+        return self._view.catch_up()
+
+    def log_end(self) -> Offset:
+        """Return the offset after the last record. Raises: `LogUnavailable`."""
+        return self._sources.log.bounds(self._sources.partition)[1]
+
+    def state(self, namespace: Namespace) -> NamespaceState:
+        """Return the folded state."""
+        return self._view.namespace(namespace)
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head."""
+        return self._view.history(namespace)
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        return self._view.versions(namespace, first, last)
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why the namespace is not served, None where it is."""
+        return self._view.quarantine(namespace)
+
+    def report(self, rollback_id: EventId) -> RollbackReport | None:
+        """Return how a rollback ended, None where it did not yet."""
+        return self._view.rollback_report(rollback_id)
+
+    def progress(self) -> RollbackProgress | None:
+        """Return how far the rollback is that the fold works on, None for none."""
+        return self._elsewhere.progress()
+
+    def reaches(self, namespace: Namespace, version: Version) -> bool:
+        """Return whether checkpoints and log still lead to `version`.
+
+        Whether they are sound shows when the way is gone. Raises: `LogUnavailable`.
+        """
+        if version == EMPTY:
+            return True
+        history = self._view.history(namespace)
+        if not self._view.versions(namespace, version, version):
+            return False
+        kept = self._sources.checkpoints.bases(namespace)
+        if bases(history, version, kept)[0] != LOG_START:
+            return True
+        oldest = history.lineage(version)[0].first
+        rows = self._view.versions(namespace, oldest, oldest)
+        begins = self._sources.log.bounds(self._sources.partition)[0]
+        return bool(rows) and begins <= rows[0].offset
+
+    def rehearse(
+        self, namespace: Namespace, target: Version, strategy: Strategy
+    ) -> RollbackPreview:
+        """Return what a rollback to `target` would do, validated; changes nothing."""
+        watch = _Deadline(time.monotonic() + self._rehearsal_s)
+        return preview(self._sources, namespace, target, strategy, watch)
+
+    def difference(self, namespace: Namespace, one: Version, other: Version) -> Delta:
+        """Return what leads from the entries of `one` to those of `other`."""
+        return version_delta(self._sources, namespace, one, other)
+
+    def entry_at(
+        self, namespace: Namespace, version: Version, key: ExactKey
+    ) -> Entry | None:
+        """Return the entry at `key` as of `version`, None where there was none."""
+        return entries_at(self._sources, namespace, version, {key}).entries[key]
+
+    def snapshot(self, name: str) -> SnapshotManifest | None:
+        """Return the newest snapshot of this name or id, None where there is none."""
+        return self._elsewhere.snapshot(name)
+
+    def close(self) -> None:
+        """Release files and connections."""
+        self._view.close()
+        self._elsewhere.close()
+
+
+class _Deadline(Unwatched):
+    """Ends a rebuild that takes too long."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+
+    def replayed(self, events: int) -> None:
+        if time.monotonic() > self._until:
+            raise LogUnavailable(f"too slow: gave up after {events} events")

@@ -1,0 +1,73 @@
+"""Opens the past of a namespace: its partition's store, checkpoints and log."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import Final
+
+from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_view import RocksView
+from cachemind.adapters.snapshot_catalog import SnapshotCatalog
+from cachemind.agents.past import Sources
+from cachemind.core.partitioner import partition_of
+from cachemind.core.rollback_report import RollbackProgress
+from cachemind.core.snapshots import SnapshotManifest, find
+from cachemind.types import Namespace, Partition
+from cachemind_services.bootstrap.log import (
+    codec_of,
+    kafka_of,
+    store_identity,
+    store_path,
+    topics_of,
+)
+from cachemind_services.bootstrap.past import Elsewhere, StoredPast
+from cachemind_services.settings import Settings
+
+WAIT_S: Final = 5.0
+"""How long the log may give no answer: somebody waits for the whole."""
+
+_MEMORY_BYTES: Final = 32 * 2**20
+
+
+def open_past(
+    settings: Settings, log: LogIdentity | None, namespace: Namespace
+) -> StoredPast:
+    """Return the past of `namespace`; contacts nobody yet. Close it in the end."""
+    partition = Partition(partition_of(namespace.encode(), settings.partitions))
+    kafka, topics = kafka_of(settings), topics_of(settings)
+    view = RocksView(
+        store_path(settings, partition),
+        RocksMemory(_MEMORY_BYTES, _MEMORY_BYTES),
+        identity=None if log is None else store_identity(settings, log, partition),
+    )
+    with ExitStack() as opened:
+        reader = opened.enter_context(
+            closing(
+                KafkaReader(kafka, topics.wal.name, stall_s=WAIT_S, request_s=WAIT_S)
+            )
+        )
+        manifests = opened.enter_context(
+            closing(KafkaReader(kafka, topics.snapshots.name, request_s=WAIT_S))
+        )
+        sources = Sources(
+            partition=partition,
+            store=view,
+            checkpoints=MemoryCheckpoints(),
+            log=reader,
+            decoder=codec_of(settings),
+        )
+        catalog = SnapshotCatalog(manifests)
+
+        def snapshot(name: str) -> SnapshotManifest | None:
+            return find(catalog.manifests(), name)
+
+        def progress() -> RollbackProgress | None:
+            return None
+
+        elsewhere = Elsewhere(
+            snapshot=snapshot, progress=progress, close=opened.pop_all().close
+        )
+        return StoredPast(view, sources, elsewhere)
