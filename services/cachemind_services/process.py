@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 from typing import Final
@@ -11,6 +12,9 @@ from cachemind.errors import CacheError
 
 PR_SET_PDEATHSIG: Final = 1
 """Source: prctl(2)."""
+
+COLLECT_AFTER: Final = 50_000
+"""Allocations, less frees, between two collections of the youngest objects."""
 
 
 def stop_with_parent(parent_pid: int) -> None:
@@ -23,3 +27,15 @@ def stop_with_parent(parent_pid: int) -> None:
         raise CacheError(f"prctl failed: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         raise CacheError(f"parent process {parent_pid} is gone")
+
+
+def tune_collector() -> None:
+    """Spare long-lived objects, and the many small ones of one batch, from the GC.
+
+    Everything alive now stays for the process's life; what comes later is mostly
+    freed by its reference count. The default threshold of 700 costs a third of the
+    appends a second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 50)

@@ -59,10 +59,11 @@ def _deps(
 ) -> MaterializerDeps:
     kafka, topics = kafka_of(settings), topics_of(settings)
     group = settings.group_id or default_group(settings)
-    letters = KafkaWriter(kafka, topics.dlq.name)
+    largest = {"message.max.bytes": str(topics.dlq.max_message_bytes)}
+    letters = KafkaWriter({**kafka, **largest}, topics.dlq.name)
     closers.callback(letters.close, CLOSE_S)
     reader = closers.enter_context(
-        closing(KafkaReader(kafka, topics.wal.name, request_s=WAIT_S))
+        closing(KafkaReader(kafka, topics.wal.name, request_s=WAIT_S, stall_s=WAIT_S))
     )
     offsets = closers.enter_context(
         closing(KafkaGroupOffsets(kafka, group, topics.wal.name, WAIT_S))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cachemind_services.cli.options import SERVICE, add_settings, settings_from
+from cachemind_services.process import tune_collector
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,6 +25,7 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     # Imported here: the other commands must not pay for Faust.
     from cachemind_services.bootstrap import materializer
 
+    tune_collector()
     return materializer.run(settings_from(arguments))
 
 
@@ -32,4 +34,5 @@ def run_worker(arguments: argparse.Namespace) -> int:
     # Imported here: the other commands must not pay for the encoder.
     from cachemind_services.gateway import worker
 
+    tune_collector()
     return worker.run(settings_from(arguments), arguments.fd, arguments.number)

@@ -15,6 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from cachemind.adapters.kafka_admin import repeated
 from cachemind.adapters.kafka_config import Properties, open_consumer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
 from cachemind.errors import LogUnavailable, OffsetOutOfRange
@@ -70,14 +71,14 @@ class KafkaReader:
     def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
         """Return (first readable offset, offset after the last committed record)."""
         where = TopicPartition(self._topic, partition)
-        self._hand_on_log_lines()
-        try:
+        # Repeated: right after a topic's creation or a broker's restart nobody
+        # leads the partition for a moment.
+        low, high = repeated(
+            f"bounds of {self._topic}[{partition}]",
+            self._request_s,
             # The upper one is the last stable offset, since we read committed.
-            low, high = self._asking.get_watermark_offsets(where, self._request_s)
-        except KafkaException as error:
-            raise log_error(
-                f"bounds of {self._topic}[{partition}]", self._explain(error)
-            ) from error
+            lambda limit_s: self._asking.get_watermark_offsets(where, limit_s),
+        )
         return Offset(low), Offset(high)
 
     def first_after(self, partition: Partition, time_ms: int) -> Offset:

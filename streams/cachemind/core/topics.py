@@ -14,6 +14,9 @@ DEFAULT_PREFIX: Final = "cachemind"
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Largest record batch the topics take: an entry with a very long answer."""
 
+MAX_DEAD_LETTER_BYTES: Final = MAX_RECORD_BYTES + 64 * 1024
+"""The largest record and our headers that say why it is there."""
+
 DAY_MS: Final = 24 * 60 * 60 * 1000
 FOREVER_MS: Final = -1
 _ABSENT: Final = "(not set)"
@@ -117,6 +120,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
         count: int,
         retention_ms: int,
         cleanup: Cleanup = Cleanup.DELETE,
+        max_message_bytes: int = MAX_RECORD_BYTES,
     ) -> TopicSpec:
         safe = mode is Mode.PRODUCTION
         return TopicSpec(
@@ -124,7 +128,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
             partitions=count,
             cleanup=cleanup,
             retention_ms=retention_ms,
-            max_message_bytes=MAX_RECORD_BYTES,
+            max_message_bytes=max_message_bytes,
             # Two in-sync copies of three: an acknowledged record outlives any one
             # broker, and appends go on while one is away.
             replication_factor=3 if safe else 1,
@@ -139,7 +143,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
         snapshots=spec("snapshots", 1, FOREVER_MS, Cleanup.COMPACT),
         audit=spec("audit", partitions, FOREVER_MS),
         audit_cuts=spec("audit.cuts", 1, FOREVER_MS),
-        dlq=spec("dlq", 1, 30 * DAY_MS),
+        dlq=spec("dlq", 1, 30 * DAY_MS, max_message_bytes=MAX_DEAD_LETTER_BYTES),
     )
 
 
