@@ -148,14 +148,26 @@ class SnapshotStore:
         `SnapshotUnavailable`; `StoreUnavailable` where the disk here fails.
         """
         scratch = folder.with_name(folder.name + ".part")
-        files = manifest.partitions[partition].files
         try:
             _empty(scratch)
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(lambda file: self._fetch(manifest, file, scratch), files))
-            sync_folder(scratch)
+            self.fetch_into(manifest, partition, scratch)
             scratch.rename(folder)
             sync_folder(folder.parent)
+        except OSError as error:
+            raise StoreUnavailable(f"{folder}: {error}") from error
+
+    def fetch_into(
+        self, manifest: SnapshotManifest, partition: Partition, folder: Path
+    ) -> None:
+        """Bring one partition's files into an empty folder; if it fails, use none.
+
+        Raises: as `fetch`.
+        """
+        files = manifest.partitions[partition].files
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(lambda file: self._fetch(manifest, file, folder), files))
+            sync_folder(folder)
         except OSError as error:
             raise StoreUnavailable(f"{folder}: {error}") from error
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from cachemind.agents.app import quiet_logs
 from cachemind.agents.cold_start import cold_start
@@ -42,11 +42,14 @@ from cachemind.ports import (
     GroupOffsets,
     LogReader,
     LogWriter,
+    OffsetMemory,
     StoreWriter,
 )
 from cachemind.types import Partition
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 EXIT_DONE: Final = 0
 EXIT_STOPPED: Final = 1
@@ -58,6 +61,10 @@ LEAVE_S: Final = 2.5
 hand, the group's offsets. Together they must fit into 10 s."""
 
 
+def _nothing() -> None:
+    """Do nothing; that it ran means that the thread is free."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializerDeps:
     """What the materializer stands on.
@@ -66,6 +73,7 @@ class MaterializerDeps:
     `reader` is asked from two threads; its waits, and those of `group_offsets`,
     should be shorter than `LEAVE_S`, or a stop while the log is away takes as long.
     `kafka` has librdkafka's names. `stop` is set to end. `patience_s`: `Watchdog`.
+    `caught_up` is called once, when every store is close to the log's end.
     """
 
     decoder: Decoder
@@ -79,6 +87,8 @@ class MaterializerDeps:
     metrics: FoldMetrics
     stop: asyncio.Event
     patience_s: float = PATIENCE_S
+    offset_memory: OffsetMemory | None = None
+    caught_up: Callable[[], None] = _nothing
 
 
 async def run_materializer(deps: MaterializerDeps) -> int:
@@ -99,7 +109,7 @@ class Materializer:
         self._fold_thread = OwnThread("fold")
         self._asking_thread = OwnThread("log-end")
         self._folders = _folders(deps)
-        self._hint = GroupHint(deps.group_offsets, self._folders)
+        self._hint = GroupHint(deps.group_offsets, self._folders, deps.offset_memory)
         self._live = LiveFold(
             self._folders, deps.reader, self._fold_thread, self._should_stop
         )
@@ -116,6 +126,10 @@ class Materializer:
     def status(self) -> MaterializerStatus:
         """Return how far each partition is."""
         return self._watch.status()
+
+    async def on_fold_thread(self, do: Callable[[], T]) -> T:
+        """Return what `do` returns, called while nothing is being folded."""
+        return await self._fold_thread.run(do)
 
     async def run(self) -> int:
         """Run to the end; see `run_materializer`."""
@@ -159,6 +173,8 @@ class Materializer:
             self._folders.values(), deps.reader, self._fold_thread, self._should_stop
         )
         await self._asking_thread.run(self._hint.begin)
+        if not self._stopping:
+            await self._asking_thread.run(deps.caught_up)
         await _first_of(
             app.run(),
             self._live.run(),
@@ -228,7 +244,3 @@ def _closed(stores: Mapping[Partition, StoreWriter]) -> bool:
             log.exception("store %d was not closed in order", partition)
             closed = False
     return closed
-
-
-def _nothing() -> None:
-    """Do nothing; that it ran means that the thread is free."""
