@@ -22,6 +22,8 @@ PropertyValue = str | int | float | bool
 Properties = Mapping[str, PropertyValue]
 
 DELIVERY_TIMEOUT_MS: Final = 5_000
+TRANSACTION_TIMEOUT_MS: Final = 15_000
+"""An open transaction holds back all readers of its partitions: not for long."""
 
 _Client = TypeVar("_Client")
 _LOG: Final = logging.getLogger("cachemind.kafka")
@@ -119,6 +121,26 @@ def open_producer(properties: Properties) -> Producer:
     """Return a connected-on-demand producer. Raises: `InvalidSetting`."""
     config = producer_config(properties)
     return _open(properties, lambda: Producer({**config}, logger=_LOG))
+
+
+def open_transactional_producer(
+    properties: Properties,
+    transactional_id: str,
+    on_error: Callable[[KafkaError], None],
+) -> Producer:
+    """Return a producer that appends in transactions, under an id of ours.
+
+    `on_error` is called by whoever polls it; its calls raise what matters to them.
+    Raises: `InvalidSetting`.
+    """
+    config = producer_config(properties)
+    # librdkafka wants it no shorter than the time that a record may take.
+    longest_ms = max(TRANSACTION_TIMEOUT_MS, int(config["delivery.timeout.ms"]))
+    config["transactional.id"] = transactional_id
+    config["transaction.timeout.ms"] = str(longest_ms)
+    return _open(
+        properties, lambda: Producer({**config}, logger=_LOG, error_cb=on_error)
+    )
 
 
 def open_consumer(

@@ -1,0 +1,206 @@
+"""Appends several records to one Kafka topic: all of them, or none.
+
+Readers of committed records see them only once the transaction has committed. What a
+process leaves open when it dies is aborted by the next one with the same id, or by
+the broker in time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from cachemind.adapters.kafka_config import Properties, open_transactional_producer
+from cachemind.adapters.kafka_errors import kafka_error, log_error
+from cachemind.errors import LogError, LogUnavailable
+from cachemind.ports import Headers
+from cachemind.types import Lsn, Offset, Partition
+
+_LOG: Final = logging.getLogger("cachemind.kafka")
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+Record = tuple[bytes, bytes, Headers]
+
+
+class KafkaTransactions:
+    """One transaction after the other on one topic. Use it from one thread.
+
+    `transactional_id` is one for all who must not do this at the same time: the
+    newest one ends the others.
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        topic: str,
+        transactional_id: str,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Contact no broker yet. Raises: `InvalidSetting`."""
+        self._properties = dict(properties)
+        self._topic = topic
+        self._id = transactional_id
+        self._timeout_s = timeout_s
+        self._producer: Producer | None = None
+
+    def append_all(self, records: Sequence[Record]) -> Sequence[Lsn]:
+        """Return where each record is, once all are committed.
+
+        Raises: `LogRejected` and then none is on the log; `LogUnavailable`, and then
+        none is or, where its message says so, that is not known.
+        """
+        until = time.monotonic() + self._timeout_s
+        producer = self._ready(until)
+        try:
+            return self._transact(producer, records, until)
+        except LogError:
+            self._abort(producer)
+            raise
+
+    def close(self) -> None:
+        """Leave the cluster; an open transaction is aborted."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            _close(producer)
+
+    def _ready(self, until: float) -> Producer:
+        if self._producer is None:
+            producer = open_transactional_producer(self._properties, self._id, _noticed)
+            try:
+                _until_done("begin", producer.init_transactions, until)
+            except LogError:
+                _close(producer)
+                raise
+            self._producer = producer
+        return self._producer
+
+    def _transact(
+        self, producer: Producer, records: Sequence[Record], until: float
+    ) -> Sequence[Lsn]:
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            raise _translated("begin", error) from error
+        found: dict[int, Lsn] = {}
+        failed: list[KafkaError] = []
+        for number, (key, value, headers) in enumerate(records):
+            self._produce(
+                producer, key, value, headers, partial(_note, found, failed, number)
+            )
+        _served("append", lambda: producer.flush(max(until - time.monotonic(), 0.0)))
+        if failed:
+            raise log_error(f"append to {self._topic}", failed[0])
+        if len(found) != len(records):
+            raise LogUnavailable("append: Kafka did not answer in time")
+        _until_done("commit", producer.commit_transaction, until)
+        return [found[number] for number in range(len(records))]
+
+    def _produce(
+        self,
+        producer: Producer,
+        key: bytes,
+        value: bytes,
+        headers: Headers,
+        noted: Callable[[KafkaError | None, Message], None],
+    ) -> None:
+        try:
+            producer.produce(
+                self._topic,
+                value,
+                key,
+                on_delivery=noted,
+                headers=list(headers) or None,
+            )
+        except BufferError as error:
+            raise LogUnavailable("append: the queue to Kafka is full") from error
+        except KafkaException as error:
+            raise _translated("append", error) from error
+
+    def _abort(self, producer: Producer) -> None:
+        """End a failed transaction; the next one begins with a new producer.
+
+        Its start settles what is still open on the broker.
+        """
+        self._producer = None
+        try:
+            producer.purge()
+            producer.abort_transaction(self._timeout_s)
+        except KafkaException as error:
+            _LOG.warning("a transaction was left to the broker: %s", error)
+        finally:
+            _close(producer)
+
+
+def _noticed(error: KafkaError) -> None:
+    _LOG.info("transactions: %s", error.str())
+
+
+def _note(
+    found: dict[int, Lsn],
+    failed: list[KafkaError],
+    number: int,
+    error: KafkaError | None,
+    message: Message,
+) -> None:
+    partition, offset = message.partition(), message.offset()
+    if error is not None:
+        failed.append(error)
+    elif partition is not None and offset is not None and offset >= 0:
+        found[number] = Lsn(Partition(partition), Offset(offset))
+
+
+def _served(doing: str, step: Callable[[], object]) -> None:
+    """Do what calls back. Raises: `LogUnavailable`, `LogRejected`.
+
+    A fatal error is set by confluent-kafka while callbacks still run, which Python
+    reports as a `SystemError` of the callback.
+    """
+    try:
+        step()
+    except KafkaException as error:
+        raise _translated(doing, error) from error
+    except SystemError as error:
+        fact: BaseException | None = error
+        while fact is not None and not isinstance(fact, KafkaException):
+            fact = fact.__cause__ or fact.__context__
+        if fact is None:
+            raise LogUnavailable(f"{doing}: the producer failed for good") from error
+        raise _translated(doing, fact) from error
+
+
+def _close(producer: Producer) -> None:
+    try:
+        _served("close", producer.close)
+    except LogError as error:
+        _LOG.warning("a producer ended badly: %s", error)
+
+
+def _until_done(doing: str, step: Callable[[float], object], until: float) -> None:
+    """Do one step of a transaction, again while that may help and time is left.
+
+    Raises: `LogUnavailable`, `LogRejected`.
+    """
+    while True:
+        left_s = until - time.monotonic()
+        try:
+            step(max(left_s, 0.1))
+        except KafkaException as error:
+            fact = kafka_error(error)
+            if not fact.retriable() or until - time.monotonic() <= 0:
+                raise _translated(doing, error) from error
+        else:
+            return
+
+
+def _translated(doing: str, error: KafkaException) -> LogError:
+    fact = kafka_error(error)
+    if fact.code() in _FENCED:
+        return LogUnavailable(f"{doing}: another one has begun a transaction since")
+    if doing == "commit" and fact.retriable():
+        return LogUnavailable(f"commit: whether it is done is not known: {fact.str()}")
+    return log_error(f"transaction, {doing}", fact)
