@@ -44,14 +44,14 @@ class Answer:
         raise CacheError(f"{self.status}: {message or 'no reason given'}")
 
 
-def add_client(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where the gateway is and who asks."""
+def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> None:
+    """Add the flags that say where the gateway is and who asks, and `more` settings."""
     parser.add_argument("--url", help="gateway, for example http://127.0.0.1:8080")
     parser.add_argument(
         "--api-key", default="", help="sent as Bearer, as the application does"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(parser, CLIENT)
+    add_settings(parser, (*CLIENT, *more))
 
 
 def call(

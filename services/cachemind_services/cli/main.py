@@ -17,12 +17,15 @@ from cachemind.errors import CacheError, InvalidRequest, InvalidSetting
 from cachemind_services.cli import (
     brokers,
     demos,
+    diff,
     doctor,
     entries,
     roles,
+    rollback,
     serve,
     stats,
     tail,
+    versions,
 )
 from cachemind_services.process import stop_with_parent
 
@@ -40,7 +43,19 @@ class Command(Protocol):
         ...
 
 
-_COMMANDS: Final = (serve, roles, brokers, entries, stats, tail, doctor, demos)
+_COMMANDS: Final = (
+    serve,
+    roles,
+    brokers,
+    entries,
+    versions,
+    diff,
+    rollback,
+    stats,
+    tail,
+    doctor,
+    demos,
+)
 
 
 def parser() -> argparse.ArgumentParser:
