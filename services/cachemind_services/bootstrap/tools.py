@@ -10,13 +10,16 @@ from pathlib import Path
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.rocks_view import RocksView
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
+from cachemind.agents.past import Sources
 from cachemind.agents.replay import fill
+from cachemind.agents.rollback import Rollbacks
 from cachemind.codec import Codec
 from cachemind.core.state import Effect
 from cachemind.ports import LogFollower, LogReader, LogTimes, StoreInspector
@@ -100,8 +103,22 @@ def rebuilt(
     store = RocksStore(path, identity, memory)
     try:
         letters = DeadLetters(MemoryLog(1, SystemClock()).writer(), "rebuild")
+        # From the log alone: no checkpoint may help, or hide what is wrong.
+        sources = Sources(
+            partition=partition,
+            store=store,
+            checkpoints=MemoryCheckpoints(),
+            log=log.reader,
+            decoder=log.codec,
+        )
         fold = Folder(
-            partition, len(log.partitions), store, log.codec, letters, _Unmeasured()
+            partition,
+            len(log.partitions),
+            store,
+            log.codec,
+            letters,
+            Unmeasured(),
+            Rollbacks(sources, store),
         )
         fill(fold, log.reader, end, progress=lambda f, e: progress(f.position, e))
     finally:
@@ -114,7 +131,7 @@ def rebuilt(
         view.close()
 
 
-class _Unmeasured:
+class Unmeasured:
     """`FoldMetrics` of a rebuild, which nobody watches."""
 
     def folded(self, partition: Partition, kind: str, effect: Effect) -> None:
