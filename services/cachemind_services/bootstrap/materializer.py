@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import signal
 from contextlib import ExitStack, closing
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
@@ -17,6 +16,7 @@ from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.agents.materializer import MaterializerDeps, run_materializer
 from cachemind.types import Partition
+from cachemind_services.bootstrap.group import group_of, offset_memory
 from cachemind_services.bootstrap.log import (
     codec_of,
     identify,
@@ -24,6 +24,11 @@ from cachemind_services.bootstrap.log import (
     store_identity,
     store_path,
     topics_of,
+)
+from cachemind_services.bootstrap.preparation import (
+    forget_replaced,
+    prepare,
+    store_lock,
 )
 from cachemind_services.fold_metrics import PrometheusFoldMetrics
 from cachemind_services.settings import Settings
@@ -38,27 +43,34 @@ def run(settings: Settings) -> int:
 
     Raises: `StoreLocked`, `StoreMismatch`, `TopicMisconfigured`, `LogUnavailable`.
     """
-    stores = _open_stores(settings, identify(settings))
-    return asyncio.run(_run(settings, stores))
+    log = identify(settings)
+    with store_lock(settings):
+        prepare(settings, log)
+        stores = _open_stores(settings, log)
+        return asyncio.run(_run(settings, log, stores))
 
 
-async def _run(settings: Settings, stores: dict[Partition, RocksStore]) -> int:
+async def _run(
+    settings: Settings, log: LogIdentity, stores: dict[Partition, RocksStore]
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with ExitStack() as closers:
-        return await run_materializer(_deps(settings, stores, stop, closers))
+        deps = _deps(settings, log, stores, stop, closers)
+        return await run_materializer(deps)
 
 
 def _deps(
     settings: Settings,
+    log: LogIdentity,
     stores: dict[Partition, RocksStore],
     stop: asyncio.Event,
     closers: ExitStack,
 ) -> MaterializerDeps:
     kafka, topics = kafka_of(settings), topics_of(settings)
-    group = settings.group_id or default_group(settings)
+    group = group_of(settings)
     largest = {"message.max.bytes": str(topics.dlq.max_message_bytes)}
     letters = KafkaWriter({**kafka, **largest}, topics.dlq.name)
     closers.callback(letters.close, CLOSE_S)
@@ -80,23 +92,9 @@ def _deps(
         metrics=PrometheusFoldMetrics(),
         stop=stop,
         patience_s=settings.watchdog_s,
+        offset_memory=offset_memory(settings, log),
+        caught_up=partial(forget_replaced, settings),
     )
-
-
-def default_group(settings: Settings) -> str:
-    """Return the consumer group of this host's stores: one of its own, kept."""
-    path = settings.data_dir / "store" / "id"
-    if not path.exists():
-        _write_new(path, secrets.token_hex(4))
-    store_id = path.read_text(encoding="ascii").strip()
-    return f"{settings.topic_prefix}.materializer.{store_id}"
-
-
-def _write_new(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".new")
-    scratch.write_text(text, encoding="ascii")
-    scratch.replace(path)
 
 
 def _open_stores(settings: Settings, log: LogIdentity) -> dict[Partition, RocksStore]:

@@ -1,0 +1,128 @@
+"""What a store can be made from, other than the log: shipped snapshots."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.snapshot_store import SnapshotStore
+from cachemind.adapters.store_rows import FORMAT
+from cachemind.adapters.store_swap import replace_store
+from cachemind.core.snapshots import SnapshotManifest, is_of_log
+from cachemind.errors import (
+    CheckpointRefused,
+    SnapshotError,
+    SnapshotRefused,
+)
+from cachemind.types import Offset, Partition
+from cachemind_services.bootstrap.log import topics_of
+from cachemind_services.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Something that a partition's store can be made from.
+
+    `offset` is that of the last record folded into it. `fill` brings its files into
+    an empty folder, each verified; it raises `CheckpointRefused` or `SnapshotRefused`.
+    """
+
+    offset: Offset
+    shown: str
+    fill: Callable[[Path], None]
+
+
+def restore(path: Path, found: Iterable[Origin]) -> Origin | None:
+    """Make the store at `path` from the first sound one of `found`; return which.
+
+    One that is missing a part or damaged is named in the log, and the next is taken.
+    None: there was no sound one, and nothing has changed. Raises: `StoreUnavailable`.
+    """
+    for origin in found:
+        try:
+            replace_store(path, origin.fill)
+        except (CheckpointRefused, SnapshotError) as error:
+            logger.warning("%s is not used: %s", origin.shown, error)
+        else:
+            logger.info("%s was made from %s", path, origin.shown)
+            return origin
+    return None
+
+
+def origins(
+    settings: Settings,
+    log: LogIdentity,
+    partition: Partition,
+    *,
+    first: Offset,
+    below: Offset,
+) -> list[Origin]:
+    """Return what there is for `partition` of this log, the newest first.
+
+    Only what holds nothing at or above the offset `below`, and from where the log can
+    be followed, which begins at `first`. A checkpoint of this host comes before a
+    shipped snapshot of the same offset, which takes longer.
+    """
+    found = _shipped(settings, log, partition)
+    usable = [one for one in found if first - 1 <= one.offset < below]
+    return sorted(usable, key=lambda one: one.offset, reverse=True)
+
+
+def shipped_snapshots(
+    settings: Settings, log: LogIdentity, url: str
+) -> tuple[SnapshotStore, list[SnapshotManifest]]:
+    """Return the store at `url` and its snapshots of this log, the newest first.
+
+    Manifests that cannot be read are named in the log.
+    Raises: `SnapshotUnavailable`, `InvalidSetting`.
+    """
+    store = SnapshotStore(url)
+    topic_id = log.topic_ids[topics_of(settings).wal.name]
+    listing = store.list(topic_id)
+    for problem in listing.refused:
+        logger.warning("%s", problem)
+    return store, [
+        one
+        for one in listing.snapshots
+        if is_of_log(one, log.cluster_id, topic_id, settings.partitions)
+    ]
+
+
+def of_snapshot(
+    store: SnapshotStore, manifest: SnapshotManifest, partition: Partition
+) -> Origin:
+    """Return a shipped snapshot as the origin of one partition's store."""
+
+    def fill(folder: Path) -> None:
+        if manifest.store_format != FORMAT:
+            raise SnapshotRefused(
+                manifest.shown,
+                f"its stores have format {manifest.store_format}, this build "
+                f"writes {FORMAT}",
+            )
+        store.fetch_into(manifest, partition, folder)
+
+    return Origin(
+        offset=manifest.partitions[partition].offset,
+        shown=f"snapshot {manifest.shown}, partition {partition}",
+        fill=fill,
+    )
+
+
+def _shipped(
+    settings: Settings, log: LogIdentity, partition: Partition
+) -> list[Origin]:
+    if not settings.snapshot_url:
+        return []
+    try:
+        store, manifests = shipped_snapshots(settings, log, settings.snapshot_url)
+    except SnapshotError as error:
+        # What is here may still do, and the log's start always does.
+        logger.warning("%s", error)
+        return []
+    return [of_snapshot(store, one, partition) for one in manifests]

@@ -1,0 +1,127 @@
+"""What happens to a host's stores before the materializer opens them.
+
+1. A replacement that was cut off is finished.
+2. A partition whose group offset somebody moved back, with Kafka's own tools, gets
+   the newest sound checkpoint at or below that offset, or begins anew.
+3. A partition without a store gets the newest sound checkpoint or shipped snapshot.
+
+The log brings all of them to its end. What was replaced is kept until then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+
+from cachemind.adapters.file_lock import exclusive
+from cachemind.adapters.kafka_groups import KafkaGroupOffsets
+from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.store_swap import (
+    forget_before,
+    is_empty,
+    replace_store,
+    settle,
+)
+from cachemind.core.rewind import rewound
+from cachemind.errors import LogRejected
+from cachemind.ports import GroupOffsets, LogReader, OffsetMemory
+from cachemind.types import Lsn, Offset, Partition
+from cachemind_services.bootstrap.group import group_of, offset_memory
+from cachemind_services.bootstrap.log import kafka_of, store_path, topics_of
+from cachemind_services.bootstrap.origins import origins, restore
+from cachemind_services.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def store_lock(settings: Settings) -> Iterator[None]:
+    """Own the host's stores: at most one process replaces or writes them.
+
+    Raises: `StoreLocked`.
+    """
+    with exclusive(settings.data_dir / "store" / "lock"):
+        yield
+
+
+def prepare(settings: Settings, log: LogIdentity) -> None:
+    """Do what `prepare_stores` does, with connections of its own."""
+    kafka, wal = kafka_of(settings), topics_of(settings).wal.name
+    with (
+        closing(KafkaReader(kafka, wal)) as reader,
+        closing(KafkaGroupOffsets(kafka, group_of(settings), wal)) as group,
+    ):
+        memory = offset_memory(settings, log)
+        prepare_stores(settings, log, reader, group, memory)
+
+
+def prepare_stores(
+    settings: Settings,
+    log: LogIdentity,
+    reader: LogReader,
+    group: GroupOffsets,
+    memory: OffsetMemory,
+) -> None:
+    """Bring every store to where the fold should begin. Call it under `store_lock`.
+
+    Raises: `LogUnavailable`, `StoreUnavailable`, `StoreMismatch`.
+    """
+    partitions = tuple(map(Partition, range(settings.partitions)))
+    for partition in partitions:
+        settle(store_path(settings, partition))
+    moved = _moved(group, memory, partitions)
+    for partition, target in moved.items():
+        _rewind(settings, log, reader, partition, target)
+    if moved:
+        memory.save({**memory.load(), **moved})
+    for partition in partitions:
+        if partition not in moved and is_empty(store_path(settings, partition)):
+            first, end = reader.bounds(partition)
+            found = origins(settings, log, partition, first=first, below=end)
+            restore(store_path(settings, partition), found)
+
+
+def forget_replaced(settings: Settings) -> None:
+    """Remove what `prepare_stores` has replaced; the new stores are caught up."""
+    for number in range(settings.partitions):
+        forget_before(store_path(settings, number))
+
+
+def _moved(
+    group: GroupOffsets, memory: OffsetMemory, partitions: tuple[Partition, ...]
+) -> Mapping[Partition, Offset]:
+    remembered = memory.load()
+    if not remembered:
+        return {}
+    try:
+        return rewound(group.committed(partitions), remembered)
+    except LogRejected as error:
+        logger.warning("whether the group was moved back is not known: %s", error)
+        return {}
+
+
+def _rewind(
+    settings: Settings,
+    log: LogIdentity,
+    reader: LogReader,
+    partition: Partition,
+    target: Offset,
+) -> None:
+    path, place = store_path(settings, partition), Lsn(partition, target)
+    first, _ = reader.bounds(partition)
+    found = origins(settings, log, partition, first=first, below=target)
+    logger.warning("the group was moved back to %s", place)
+    if restore(path, found) is not None:
+        return
+    if first == 0:
+        logger.warning("partition %d is folded anew from the log's start", partition)
+        replace_store(path, lambda _: None)
+        return
+    logger.error(
+        "no sound checkpoint is at or below %s and the log begins at %d: "
+        "the store is left as it is",
+        place,
+        first,
+    )
