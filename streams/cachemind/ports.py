@@ -390,6 +390,24 @@ class Checkpoints(Protocol):
         ...
 
 
+class CheckpointMaker(Protocol):
+    """Makes and thins out the checkpoints of one partition; the fold's thread only."""
+
+    def make(self, now_ns: int) -> Offset:
+        """Make a checkpoint of what is committed; return its offset.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+    def prune(self, now_ns: int) -> Sequence[Offset]:
+        """Remove what retention gives up and nobody holds; return what went.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+
 class RollbackProgressBoard(Protocol):
     """Where the fold says how far the rollback is that it works on."""
 

@@ -27,6 +27,7 @@ from cachemind.adapters.store_reading import (
     RowHistory,
     read_applied,
     read_state,
+    read_states,
     scan_prefix,
 )
 from cachemind.adapters.store_rows import IDENTITY, JOURNAL, StoreIdentity
@@ -76,6 +77,10 @@ class RocksStore:
     def namespace(self, namespace: Namespace) -> NamespaceState:
         """Return the folded state; an empty one for a namespace never seen."""
         return read_state(self._rows, namespace)
+
+    def namespaces(self) -> Sequence[NamespaceState]:
+        """Return every namespace of the partition, by name."""
+        return read_states(self._rows)
 
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries of `namespace`."""

@@ -152,6 +152,13 @@ def read_state(rows: Rows, namespace: Namespace) -> NamespaceState:
     return state_bytes.decode_state(raw)
 
 
+def read_states(rows: Rows) -> Sequence[NamespaceState]:
+    """Return the state of every namespace, by name."""
+    found = scan_prefix(rows, store_rows.STATE)
+    states = [state_bytes.decode_state(raw) for _, raw in found]
+    return sorted(states, key=lambda state: state.namespace)
+
+
 class RowView:
     """The reading half of `StoreInspector`, over the rows last shown."""
 
@@ -205,9 +212,7 @@ class RowView:
 
     def namespaces(self) -> Sequence[NamespaceState]:
         """Return every namespace of the partition, by name."""
-        found = scan_prefix(self._rows, store_rows.STATE)
-        states = [state_bytes.decode_state(raw) for _, raw in found]
-        return sorted(states, key=lambda state: state.namespace)
+        return read_states(self._rows)
 
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
