@@ -176,6 +176,21 @@ async def test_connections_are_reused() -> None:
         ),
         pytest.param(Recorder(close=True), 502, id="closed-without-an-answer"),
         pytest.param(Recorder(b"hello\r\n\r\n", close=True), 502, id="not-http"),
+        pytest.param(
+            Recorder(b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"),
+            502,
+            id="unknown-status",
+        ),
+        pytest.param(
+            Recorder(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
+            502,
+            id="an-upgrade",
+        ),
+        pytest.param(
+            Recorder(b"HTTP/1.1 200 OK\r\nX-A: a\x0bb\r\nContent-Length: 0\r\n\r\n"),
+            502,
+            id="control-characters",
+        ),
         pytest.param(Recorder(), 504, id="silent"),
         pytest.param(
             Recorder(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"),

@@ -41,6 +41,12 @@ def read_all(connection: socket.socket) -> bytes:
     return answer
 
 
+def connect(world: World) -> socket.socket:
+    port = urlsplit(world.url).port
+    assert port is not None
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
 @pytest.fixture
 def upstream() -> ScriptedUpstream:
     return ScriptedUpstream()
@@ -123,6 +129,15 @@ def test_a_body_past_the_limit_is_a_413(upstream: ScriptedUpstream) -> None:
         assert world.bodies == []
 
 
+def test_a_client_that_sends_on_sees_its_413(world: World) -> None:
+    with connect(world) as raw:
+        raw.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\n" % CHAT.encode())
+        raw.sendall(b"Content-Length: %d\r\n\r\n" % (40 * 2**20))
+        for _ in range(40):
+            raw.sendall(b"x" * 2**20)
+        assert read_all(raw).split(b" ")[1] == b"413"
+
+
 def test_ten_megabytes_pass_through_exactly(
     world: World, client: httpx.Client, upstream: ScriptedUpstream
 ) -> None:
@@ -170,6 +185,33 @@ def test_header_injection_is_impossible(world: World, upstream: Any) -> None:
             answer = read_all(raw)
         assert b"x-evil" not in answer.lower().split(b"\r\n\r\n")[0]
         assert answer.split(b" ")[1] in (b"400", b"200")
+
+
+def test_a_header_that_is_not_text_is_a_400_that_names_it(world: World) -> None:
+    body = json.dumps(BODY).encode()
+    with connect(world) as raw:
+        raw.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Odd: \xff\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        head, _, answered = read_all(raw).partition(b"\r\n\r\n")
+    assert head.split(b" ")[1] == b"400"
+    assert json.loads(answered)["error"]["param"] == "header x-odd"
+
+
+def test_no_target_names_another_server(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(0.2)
+        port = other.getsockname()[1]
+        for target in (b"*", b"*@127.0.0.1:%d/" % port):
+            with connect(world) as raw:
+                raw.sendall(
+                    b"OPTIONS %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                    % target
+                )
+                assert read_all(raw).split(b" ")[1] == b"400"
+        with pytest.raises(TimeoutError):
+            other.accept()
 
 
 def test_a_broken_traceparent_is_replaced(client: httpx.Client) -> None:

@@ -113,7 +113,7 @@ class ChatHandler:
             call = self._understanding.call(started, scope, body)
         except InvalidRequest as error:
             self._metrics.invalid.inc()
-            await send_invalid(send, error)
+            await send_invalid(send, error, receive)
             return
         except ClientGone:
             return
@@ -277,6 +277,10 @@ class ChatHandler:
             look, lsn = await self._logged(miss)
         except UpstreamUnavailable as error:
             await self._upstream_failed(miss, error, send)
+            return
+        except InvalidRequest as error:
+            self._metrics.invalid.inc()
+            await send_invalid(send, error)
             return
         except LogError:
             await self._refuse(send)

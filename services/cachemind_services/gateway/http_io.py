@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ Header = tuple[bytes, bytes]
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 TOO_LARGE: Final = 413
+LINGER_S: Final = 2.0
+LINGER_BYTES: Final = 64 * 2**20
 
 
 class ClientGone(Exception):
@@ -88,17 +91,53 @@ async def send_error(
     await send_json(send, status, {"error": error}, headers)
 
 
-async def send_invalid(send: Send, error: InvalidRequest) -> None:
-    """Send a 4xx that names the field."""
-    # The connection may hold a body that nobody will read.
-    close: tuple[Header, ...] = (
-        ((b"connection", b"close"),) if error.status == TOO_LARGE else ()
+async def send_invalid(
+    send: Send, error: InvalidRequest, receive: Receive | None = None
+) -> None:
+    """Send a 4xx that names the field; of a body too large, read what still comes.
+
+    A connection closed over unread bytes is reset, and many clients then lose the
+    answer that says why.
+    """
+    if error.status != TOO_LARGE:
+        await send_error(send, error.status, str(error), param=error.field)
+        return
+    close = ((b"connection", b"close"),)
+
+    async def send_and_linger(message: Message) -> None:
+        if message["type"] == "http.response.body" and receive is not None:
+            await send({**message, "more_body": True})
+            await _discard(receive)
+            message = {"type": "http.response.body", "body": b""}
+        await send(message)
+
+    await send_error(
+        send_and_linger, error.status, str(error), param=error.field, headers=close
     )
-    await send_error(send, error.status, str(error), param=error.field, headers=close)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body for at most `LINGER_S` seconds and `LINGER_BYTES`."""
+    left = LINGER_BYTES
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return
 
 
 def target_of(scope: Scope) -> str:
-    """Return path and query exactly as the client sent them."""
+    """Return path and query exactly as the client sent them.
+
+    Raises: `InvalidRequest` where the target is not a path: appended to upstream's
+    address, `*@elsewhere/` would name another server.
+    """
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    if not raw.startswith(b"/"):
+        raise InvalidRequest("request target", "must begin with /")
     query: bytes = scope.get("query_string", b"")
     return (raw + b"?" + query if query else raw).decode("latin-1")

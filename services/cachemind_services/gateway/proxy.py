@@ -44,14 +44,14 @@ class Proxy:
             relay.result()
 
     async def _relay(self, scope: Scope, body: _Body, send: Send) -> None:
-        request = UpstreamRequest(
-            method=scope["method"],
-            target=target_of(scope),
-            headers=scope["headers"],
-            body=await body.whole_or_pieces(),
-        )
         begun = False
         try:
+            request = UpstreamRequest(
+                method=scope["method"],
+                target=target_of(scope),
+                headers=scope["headers"],
+                body=await body.whole_or_pieces(),
+            )
             async with self._upstream.send(request) as answer:
                 begun = True
                 await send(

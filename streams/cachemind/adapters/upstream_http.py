@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ _MAX_FIELD_BYTES: Final = 65_536
 _PIECE_BYTES: Final = 262_144
 _BAD_GATEWAY: Final = 502
 _GATEWAY_TIMEOUT: Final = 504
+_FINAL_STATUS: Final = range(200, 600)
+_FORBIDDEN: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What RFC 9110 section 5.5 allows in no field value."""
+
 _OURS_TO_SET: Final = frozenset({b"host", b"expect"})
 _NEVER_ADDED: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -66,6 +71,7 @@ class HttpUpstream:
         deadline = asyncio.get_running_loop().time() + self._timeouts.total_s
         response = await self._open(request)
         try:
+            _check_head(response)
             yield HttpResponse(response, self._timeouts.idle_s, deadline)
         finally:
             response.close()
@@ -152,6 +158,19 @@ class HttpResponse:
             if not chunk:
                 return
             yield chunk
+
+
+def _check_head(response: aiohttp.ClientResponse) -> None:
+    """Raise `UpstreamUnavailable` where no server could pass the head on.
+
+    aiohttp's parser lets control characters and any status through; 101 answers an
+    upgrade that we never ask for.
+    """
+    if response.status not in _FINAL_STATUS:
+        raise UpstreamUnavailable("answered with an unknown status")
+    for _, value in response.raw_headers:
+        if _FORBIDDEN.search(value):
+            raise UpstreamUnavailable("sent a header with control characters")
 
 
 def _text_fields(request: UpstreamRequest) -> list[tuple[str, str]]:
