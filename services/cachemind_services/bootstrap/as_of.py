@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cachemind.core.partitioner import partition_of
-from cachemind.errors import InvalidEvent, InvalidRequest, OffsetOutOfRange
+from cachemind.errors import (
+    InvalidEvent,
+    InvalidRequest,
+    OffsetOutOfRange,
+    UndecodableRecord,
+    UnknownSchema,
+)
+from cachemind.ports import LogRecord
 from cachemind.types import Lsn, Namespace, Offset, Partition, Version
 from cachemind_services.bootstrap.tools import OpenLog, open_inspectors
 
@@ -103,15 +110,26 @@ def as_of_time(log: OpenLog, text: str) -> AsOf:
 
 
 def _time_ns(log: OpenLog, lsn: Lsn) -> int:
-    """Return the time of the last record up to `lsn`. Raises: `LogUnavailable`."""
+    """Return the event time of the last record up to `lsn`.
+
+    Raises: `InvalidRequest`, `LogUnavailable`.
+    """
     first = log.reader.bounds(lsn.partition)[0]
     start = Offset(max(first, lsn.offset - _LOOK_BACK))
-    newest = -1
+    newest: LogRecord | None = None
     try:
         for batch in log.reader.read(lsn.partition, start, Offset(lsn.offset + 1)):
-            newest = batch[-1].timestamp_ms
+            newest = batch[-1]
     except OffsetOutOfRange as error:
         raise InvalidRequest("--to-lsn", str(error), status=410) from error
-    if newest < 0:
+    if newest is None:
         raise InvalidRequest("--to-lsn", "no record is at or close below it")
-    return newest * NS_PER_MS
+    return _event_time_ns(log, newest)
+
+
+def _event_time_ns(log: OpenLog, record: LogRecord) -> int:
+    """Return when the event happened; when it was appended, if it is no event."""
+    try:
+        return log.codec.decode(record.value or b"").occurred_at_ns
+    except (UndecodableRecord, UnknownSchema, InvalidEvent):
+        return record.timestamp_ms * NS_PER_MS

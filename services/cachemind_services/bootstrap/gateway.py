@@ -72,7 +72,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         views=open_views(settings, log),
         wal=KafkaWriter(writer, wal),
         codec=codec_of(settings),
-        embedder=_embedder(settings),
+        embedder=open_encoder(settings),
         upstream=HttpUpstream(settings.upstream, _timeouts(settings)),
         clock=SystemClock(),
         log_ends=log_ends(KafkaReader(kafka, wal), settings.partitions),
@@ -100,7 +100,7 @@ def _timeouts(settings: Settings) -> UpstreamTimeouts:
     )
 
 
-def _embedder(settings: Settings) -> Embedder | None:
+def open_encoder(settings: Settings) -> Embedder | None:
     """Return the encoder; None, said in the log, where there is none: exact hits."""
     if settings.encoder == "off":
         return None

@@ -1,24 +1,28 @@
-"""What a store can be made from, other than the log: shipped snapshots."""
+"""What a store can be made from, other than the log: checkpoints and snapshots."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+from cachemind.adapters.checkpoints import RocksCheckpoints
 from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_rows import FORMAT
-from cachemind.adapters.store_swap import replace_store
+from cachemind.adapters.store_swap import link_files, replace_store
+from cachemind.core.checkpoint import CheckpointManifest
 from cachemind.core.snapshots import SnapshotManifest, is_of_log
 from cachemind.errors import (
     CheckpointRefused,
     SnapshotError,
     SnapshotRefused,
 )
-from cachemind.types import Offset, Partition
-from cachemind_services.bootstrap.log import topics_of
+from cachemind.types import Lsn, Offset, Partition
+from cachemind_services.bootstrap.log import store_identity, topics_of
 from cachemind_services.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -68,7 +72,7 @@ def origins(
     be followed, which begins at `first`. A checkpoint of this host comes before a
     shipped snapshot of the same offset, which takes longer.
     """
-    found = _shipped(settings, log, partition)
+    found = chain(_local(settings, log, partition), _shipped(settings, log, partition))
     usable = [one for one in found if first - 1 <= one.offset < below]
     return sorted(usable, key=lambda one: one.offset, reverse=True)
 
@@ -112,6 +116,31 @@ def of_snapshot(
         shown=f"snapshot {manifest.shown}, partition {partition}",
         fill=fill,
     )
+
+
+def local_checkpoints(
+    settings: Settings, log: LogIdentity, partition: Partition
+) -> RocksCheckpoints:
+    """Return the checkpoints that this host keeps of one partition."""
+    return RocksCheckpoints(
+        settings.data_dir / "checkpoints" / str(partition),
+        store_identity(settings, log, partition),
+        RocksMemory(),
+    )
+
+
+def _local(settings: Settings, log: LogIdentity, partition: Partition) -> list[Origin]:
+    kept = local_checkpoints(settings, log, partition)
+    return [_of_checkpoint(kept, one) for one in kept.manifests()]
+
+
+def _of_checkpoint(kept: RocksCheckpoints, manifest: CheckpointManifest) -> Origin:
+    def fill(folder: Path) -> None:
+        with kept.hold(manifest.offset) as (found, source):
+            link_files(source, [file.name for file in found.held.files], folder)
+
+    place = Lsn(manifest.held.partition, manifest.offset)
+    return Origin(offset=manifest.offset, shown=f"checkpoint {place}", fill=fill)
 
 
 def _shipped(

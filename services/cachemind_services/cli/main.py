@@ -20,12 +20,15 @@ from cachemind_services.cli import (
     diff,
     doctor,
     entries,
+    replay,
     roles,
     rollback,
     serve,
+    snapshot,
     stats,
     tail,
     versions,
+    wal,
 )
 from cachemind_services.process import stop_with_parent
 
@@ -51,6 +54,9 @@ _COMMANDS: Final = (
     versions,
     diff,
     rollback,
+    snapshot,
+    replay,
+    wal,
     stats,
     tail,
     doctor,

@@ -24,6 +24,7 @@ from cachemind_services.bootstrap.gateway import (
 )
 from cachemind_services.bootstrap.secret import read_secret
 from cachemind_services.gateway.app import Gateway
+from cachemind_services.gateway.as_of import Application
 from cachemind_services.gateway.deps import (
     GatewayDeps,
     GatewaySettings,
@@ -49,7 +50,7 @@ def run(settings: Settings, fds: Sequence[int], number: int) -> int:
 
     async def serve() -> int:
         ports = open_gateway(settings, log)
-        return await _serve(Gateway(gateway_deps(settings, ports, number)), fds)
+        return await serve_on(Gateway(gateway_deps(settings, ports, number)), fds)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(serve())
@@ -73,7 +74,8 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
     )
 
 
-async def _serve(gateway: Gateway, fds: Sequence[int]) -> int:
+async def serve_on(gateway: Application, fds: Sequence[int]) -> int:
+    """Serve on the inherited sockets `fds` until SIGTERM; return the exit code."""
     server = _Server(
         uvicorn.Config(
             gateway,

@@ -1,0 +1,108 @@
+"""`cachemind wal`: how far the log may be deleted, and deleting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from cachemind.core.wal_floor import Floor, refusal
+from cachemind.errors import InvalidEvent, InvalidRequest
+from cachemind.types import Lsn
+from cachemind_services.cli.options import LOG, add_settings, settings_from
+
+EXIT_REFUSED = 1
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the parser and those of its actions."""
+    wal = commands.add_parser("wal", help="how far the log may be deleted")
+    actions = wal.add_subparsers(dest="action", metavar="ACTION", required=True)
+    advise = actions.add_parser("advise", help="say what no retained snapshot needs")
+    advise.set_defaults(run=run_advise)
+    truncate = actions.add_parser("truncate", help="delete it; there is no way back")
+    truncate.add_argument(
+        "--before",
+        metavar="PARTITION@OFFSET",
+        action="append",
+        help="delete below this offset; default: all that is advised",
+    )
+    truncate.add_argument("--yes", action="store_true", help="do not ask")
+    truncate.set_defaults(run=run_truncate)
+    for parser in (advise, truncate):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        add_settings(parser, (*LOG, "partitions", "production", "snapshot_url"))
+
+
+def run_advise(arguments: argparse.Namespace) -> int:
+    """Print, for each partition, below which offset it may be deleted."""
+    # Imported here: commands that need no Kafka must not pay for it.
+    from cachemind_services.bootstrap.truncation import advice
+
+    for floor in advice(settings_from(arguments)):
+        print(json.dumps(_row(floor)) if arguments.json else _line(floor))
+    return 0
+
+
+def run_truncate(arguments: argparse.Namespace) -> int:
+    """Delete records below the advised offsets, or below those given.
+
+    Exit 1 where that is refused, or not agreed to.
+    """
+    from cachemind_services.bootstrap.truncation import advice, truncate
+
+    settings = settings_from(arguments)
+    floors = {floor.partition: floor for floor in advice(settings)}
+    wanted = {p: floor.floor for p, floor in floors.items() if floor.deletable}
+    if arguments.before:
+        wanted = {lsn.partition: lsn.offset for lsn in map(_lsn, arguments.before)}
+    for partition, before in wanted.items():
+        if partition not in floors:
+            raise InvalidRequest("--before", f"there is no partition {partition}")
+        why = refusal(floors[partition], before)
+        if why is not None:
+            print(f"cachemind: refused: {why}", file=sys.stderr)
+            return EXIT_REFUSED
+    if not wanted:
+        print("nothing may be deleted", file=sys.stderr)
+        return 0
+    places = " ".join(f"{p}@{before}" for p, before in sorted(wanted.items()))
+    if not arguments.yes and not _agreed(f"delete every record below {places}?"):
+        print("cachemind: nothing was deleted; --yes does not ask", file=sys.stderr)
+        return EXIT_REFUSED
+    for partition, first in sorted(truncate(settings, wanted).items()):
+        print(json.dumps({"partition": partition, "first": first}))
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """Return whether somebody at the terminal says yes."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _lsn(text: str) -> Lsn:
+    try:
+        return Lsn.parse(text)
+    except InvalidEvent as error:
+        raise InvalidRequest("--before", error.problem) from error
+
+
+def _row(floor: Floor) -> dict[str, object]:
+    return {
+        "partition": floor.partition,
+        "first": floor.first,
+        "floor": floor.floor,
+        "end": floor.end,
+        "deletable": floor.deletable,
+        "reason": floor.reason,
+    }
+
+
+def _line(floor: Floor) -> str:
+    return (
+        f"partition {floor.partition}: holds {floor.first} to {floor.end}, "
+        f"may be deleted below {floor.floor} ({floor.deletable}): {floor.reason}"
+    )
