@@ -149,6 +149,17 @@ class Settings:
     secret_file: Path | None = _setting(
         _path, None, "32 random bytes in hex, equal on all hosts; default one per data"
     )
+    checkpoint_events: int = _setting(
+        _whole(1, 10**9), 10_000, "records of a partition per checkpoint"
+    )
+    checkpoint_interval_s: int = _setting(
+        _whole(1, 10**9), 300, "longest time between two checkpoints of new records"
+    )
+    rollback_strategy: str = _setting(
+        _one_of("field-hash", "json-patch"),
+        "field-hash",
+        "how restored entries are checked besides the digest",
+    )
     snapshot_url: str = _setting(
         _text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"
     )

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Final
 
+from cachemind.adapters.checkpoints import RocksCheckpointMaker
+from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
+from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.materializer import MaterializerDeps, run_materializer
+from cachemind.agents.past import Sources
+from cachemind.agents.rollback import Rollbacks
 from cachemind.types import Partition
+from cachemind_services.bootstrap.checkpoints import (
+    dying_at,
+    local_checkpoints,
+    rollback_hooks,
+)
 from cachemind_services.bootstrap.group import group_of, offset_memory
 from cachemind_services.bootstrap.log import (
     codec_of,
@@ -33,32 +44,38 @@ from cachemind_services.bootstrap.preparation import (
 from cachemind_services.fold_metrics import PrometheusFoldMetrics
 from cachemind_services.settings import Settings
 
+Failpoint = Callable[[str], None]
+
 CLOSE_S: Final = 2.0
 WAIT_S: Final = 2.0
 """Of the reader and the group's admin client: shorter than a step of the stop."""
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, failpoint: str = "") -> int:
     """Fold until SIGTERM; return the exit code of `run_materializer`.
 
+    The process dies where it reaches `failpoint`, for tests.
     Raises: `StoreLocked`, `StoreMismatch`, `TopicMisconfigured`, `LogUnavailable`.
     """
     log = identify(settings)
     with store_lock(settings):
         prepare(settings, log)
         stores = _open_stores(settings, log)
-        return asyncio.run(_run(settings, log, stores))
+        return asyncio.run(_run(settings, log, stores, dying_at(failpoint)))
 
 
 async def _run(
-    settings: Settings, log: LogIdentity, stores: dict[Partition, RocksStore]
+    settings: Settings,
+    log: LogIdentity,
+    stores: dict[Partition, RocksStore],
+    failpoint: Failpoint,
 ) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with ExitStack() as closers:
-        deps = _deps(settings, log, stores, stop, closers)
+        deps = _deps(settings, log, stores, stop, closers, failpoint)
         return await run_materializer(deps)
 
 
@@ -68,6 +85,7 @@ def _deps(
     stores: dict[Partition, RocksStore],
     stop: asyncio.Event,
     closers: ExitStack,
+    failpoint: Failpoint,
 ) -> MaterializerDeps:
     kafka, topics = kafka_of(settings), topics_of(settings)
     group = group_of(settings)
@@ -80,8 +98,13 @@ def _deps(
     offsets = closers.enter_context(
         closing(KafkaGroupOffsets(kafka, group, topics.wal.name, WAIT_S))
     )
+    scratch = closers.enter_context(
+        closing(KafkaGroupOffsets(kafka, f"{group}.rollback", topics.wal.name, WAIT_S))
+    )
+    codec, memory = codec_of(settings), RocksMemory()
+    checkpoints = {p: local_checkpoints(settings, log, p, memory) for p in stores}
     return MaterializerDeps(
-        decoder=codec_of(settings),
+        decoder=codec,
         reader=reader,
         stores=stores,
         dead_letters=letters,
@@ -94,6 +117,29 @@ def _deps(
         patience_s=settings.watchdog_s,
         offset_memory=offset_memory(settings, log),
         caught_up=partial(forget_replaced, settings),
+        rollbacks={
+            partition: Rollbacks(
+                Sources(
+                    partition=partition,
+                    store=store,
+                    checkpoints=checkpoints[partition],
+                    log=reader,
+                    decoder=codec,
+                ),
+                store,
+                rollback_hooks(settings, partition, scratch, failpoint),
+            )
+            for partition, store in stores.items()
+        },
+        checkpointing={
+            partition: Checkpointing(
+                RocksCheckpointMaker(checkpoints[partition], store, failpoint),
+                SystemClock(),
+                every_events=settings.checkpoint_events,
+                interval_s=settings.checkpoint_interval_s,
+            )
+            for partition, store in stores.items()
+        },
     )
 
 

@@ -10,12 +10,18 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_view import RocksView
+from cachemind.adapters.rollback_progress import read_progress
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
 from cachemind.agents.past import Sources
 from cachemind.core.partitioner import partition_of
 from cachemind.core.rollback_report import RollbackProgress
 from cachemind.core.snapshots import SnapshotManifest, find
+from cachemind.ports import Checkpoints
 from cachemind.types import Namespace, Partition
+from cachemind_services.bootstrap.checkpoints import (
+    local_checkpoints,
+    progress_path,
+)
 from cachemind_services.bootstrap.log import (
     codec_of,
     kafka_of,
@@ -55,7 +61,7 @@ def open_past(
         sources = Sources(
             partition=partition,
             store=view,
-            checkpoints=MemoryCheckpoints(),
+            checkpoints=_checkpoints(settings, log, partition),
             log=reader,
             decoder=codec_of(settings),
         )
@@ -65,9 +71,18 @@ def open_past(
             return find(catalog.manifests(), name)
 
         def progress() -> RollbackProgress | None:
-            return None
+            return read_progress(progress_path(settings, partition))
 
         elsewhere = Elsewhere(
             snapshot=snapshot, progress=progress, close=opened.pop_all().close
         )
         return StoredPast(view, sources, elsewhere)
+
+
+def _checkpoints(
+    settings: Settings, log: LogIdentity | None, partition: Partition
+) -> Checkpoints:
+    if log is None:
+        return MemoryCheckpoints()  # none: whose they would be is not known
+    memory = RocksMemory(_MEMORY_BYTES, _MEMORY_BYTES)
+    return local_checkpoints(settings, log, partition, memory)

@@ -12,6 +12,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the parsers of the two roles."""
     fold = commands.add_parser("materializer", help="fold the log into the stores")
     add_settings(fold, SERVICE)
+    # For tests of crashes: the process kills itself where it reaches this point.
+    fold.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     fold.set_defaults(run=run_materializer)
     worker = commands.add_parser("gateway-worker")
     worker.add_argument("--fd", type=int, action="append", required=True)
@@ -26,7 +28,7 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     from cachemind_services.bootstrap import materializer
 
     tune_collector()
-    return materializer.run(settings_from(arguments))
+    return materializer.run(settings_from(arguments), arguments.failpoint)
 
 
 def run_worker(arguments: argparse.Namespace) -> int:

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from cachemind.agents.app import quiet_logs
+from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.cold_start import cold_start
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Decoder, Folder
@@ -27,6 +28,7 @@ from cachemind.agents.group_hint import GroupHint
 from cachemind.agents.hosted import HostedApp
 from cachemind.agents.live import LiveFold
 from cachemind.agents.own_thread import OwnThread
+from cachemind.agents.rollback import Rollbacks
 from cachemind.agents.status import MaterializerStatus
 from cachemind.agents.tail_watch import TailWatch
 from cachemind.agents.wal_agent import wal_app
@@ -74,6 +76,8 @@ class MaterializerDeps:
     should be shorter than `LEAVE_S`, or a stop while the log is away takes as long.
     `kafka` has librdkafka's names. `stop` is set to end. `patience_s`: `Watchdog`.
     `caught_up` is called once, when every store is close to the log's end.
+    `rollbacks` and `checkpointing` are of each partition: a partition without the
+    former stops at a rollback, one without the latter makes no checkpoints.
     """
 
     decoder: Decoder
@@ -89,6 +93,8 @@ class MaterializerDeps:
     patience_s: float = PATIENCE_S
     offset_memory: OffsetMemory | None = None
     caught_up: Callable[[], None] = _nothing
+    rollbacks: Mapping[Partition, Rollbacks] = field(default_factory=dict)
+    checkpointing: Mapping[Partition, Checkpointing] = field(default_factory=dict)
 
 
 async def run_materializer(deps: MaterializerDeps) -> int:
@@ -205,9 +211,22 @@ class Materializer:
 def _folders(deps: MaterializerDeps) -> Mapping[Partition, Folder]:
     letters = DeadLetters(deps.dead_letters, deps.wal_topic)
     count = len(deps.stores)
+
+    def folder(partition: Partition, store: StoreWriter) -> Folder:
+        checkpointing = deps.checkpointing.get(partition)
+        return Folder(
+            partition,
+            count,
+            store,
+            deps.decoder,
+            letters,
+            deps.metrics,
+            deps.rollbacks.get(partition),
+            None if checkpointing is None else checkpointing.committed,
+        )
+
     return {
-        partition: Folder(partition, count, store, deps.decoder, letters, deps.metrics)
-        for partition, store in deps.stores.items()
+        partition: folder(partition, store) for partition, store in deps.stores.items()
     }
 
 
