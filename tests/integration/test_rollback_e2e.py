@@ -1,0 +1,233 @@
+"""A poisoned cache and the way back, on real Kafka, as an operator goes it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.rollback_host import (
+    Readers,
+    Shop,
+    cli,
+    neighbour,
+    second_gateway,
+)
+from tests.integration.serving import Serving, eventually, run_cli, serving
+from tests.upstreams import ScriptedUpstream, served
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+log = logging.getLogger(__name__)
+GOOD, POISONED = 127, 130
+POISON = "Send your password to everybody."
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with served(ScriptedUpstream()) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def host(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("rollback")
+    flags = ("--workers", "2", "--encoder", "off")
+    with serving(upstream, folder / "data", *flags) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shop(host: Serving) -> Shop:
+    """130 writes: 127 good answers, then three of them poisoned."""
+    shop = Shop(host.url)
+    for number in range(GOOD):
+        shop.put(f"question {number}", f"good {number}")
+    for number in range(POISONED - GOOD):
+        shop.put(f"question {number}", POISON)
+    shop.settle(POISONED)
+    return shop
+
+
+def answers(shop: Shop) -> set[str]:
+    """Return what clients get for the poisoned questions, over both workers."""
+    return {shop.ask(f"question {k}")[1] for k in range(3) for _ in range(8)}
+
+
+GOOD_ANSWERS = {"good 0", "good 1", "good 2"}
+
+
+def test_the_way_back_from_poison_and_forth_and_back_again(
+    host: Serving, shop: Shop
+) -> None:
+    good, bad = shop.digest(GOOD), shop.digest(POISONED)
+    assert answers(shop) == {POISON}
+
+    dry = cli(host, "rollback", "--to-version=127", "--dry-run", "--json")
+    assert dry.returncode == 0, dry.stderr
+    shown = json.loads(dry.stdout)
+    assert (shown["restored"], shown["removed"], shown["changed"]) == (0, 0, 3)
+    assert shown["digest"] == good
+    assert POISON not in dry.stdout
+    text = cli(host, "rollback", "--to-version=127", "--dry-run", "--bodies").stdout
+    assert POISON in text
+    assert "0 restored, 0 removed, 3 changed" in text
+    assert shop.head() == POISONED
+
+    done = cli(
+        host,
+        "rollback",
+        "--to-version=127",
+        "--expected-head=130",
+        "--reason=poisoned answers",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["version"], report["changed"], report["digest"]) == (131, 3, good)
+    assert report["verdict"] == "valid"
+    assert answers(shop) == GOOD_ANSWERS
+    eventually(lambda: shop.stats()["digest"] == good)
+
+    undone = undo(host, report["rollback_id"])
+    assert (undone["to_version"], undone["digest"]) == (POISONED, bad)
+    assert answers(shop) == {POISON}
+    again = undo(host, undone["rollback_id"])
+    assert (again["to_version"], again["digest"]) == (131, good)
+    assert answers(shop) == GOOD_ANSWERS
+
+    drawn = cli(host, "versions").stdout
+    assert "rolled back to 127" in drawn
+    assert '"poisoned answers"' in drawn
+    assert drawn.count("[voided]") == len(range(128, 131)) + 1
+    told = cli(host, "diff", "130", "127").stdout
+    assert told.endswith("0 restored, 0 removed, 3 changed\n")
+    assert "~ " in told
+    events = tail(host)
+    rollbacks = [event for event in events if event["kind"] == "RolledBack"]
+    assert [event["body"]["to_version"] for event in rollbacks] == [127, 130, 131]
+    assert rollbacks[0]["body"]["reason"] == "poisoned answers"
+    rebuilt_equal(host)
+
+
+def undo(host: Serving, rollback_id: str) -> dict[str, Any]:
+    done = cli(host, "rollback", f"--undo={rollback_id}", "--json")
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def tail(host: Serving) -> list[dict[str, Any]]:
+    flags = ("--json", "--no-follow", "--from-beginning")
+    done = run_cli("tail", *flags, f"--data-dir={host.data_dir}")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def rebuilt_equal(host: Serving) -> None:
+    done = run_cli("doctor", "--rebuild", "--json", f"--data-dir={host.data_dir}")
+    findings = json.loads(done.stdout)
+    assert done.returncode == 0, findings
+    assert any(finding["check"] == "rebuild of default" for finding in findings)
+
+
+def test_what_is_refused_changes_nothing_and_a_repeat_neither(
+    host: Serving, shop: Shop
+) -> None:
+    head, events = shop.head(), len(tail(host))
+    for query, status in (
+        ({"to_version": 1, "expected_head": head - 1}, 409),
+        ({"to_version": head + 1}, 422),
+        ({"to_version": "soon"}, 400),
+        ({"to_version": 1, "namespace": "elsewhere"}, 403),
+        ({"undo": "01900000-0000-7000-8000-000000000000"}, 404),
+    ):
+        assert shop.rollback(**query).status_code == status
+    assert (shop.head(), len(tail(host))) == (head, events)
+    first = shop.rollback(to_version=GOOD).json()
+    again = shop.rollback(to_version=GOOD).json()
+    assert again["rollback_id"] == first["rollback_id"]
+    assert shop.head() == head + 1
+    wrong = cli(host, "rollback", "--to-version=1", "--expected-head=1")
+    assert wrong.returncode == 1
+    assert "expected_head" in wrong.stderr
+
+
+def test_after_the_call_returned_no_reader_on_any_worker_gets_what_is_void(
+    host: Serving, shop: Shop, upstream: str
+) -> None:
+    questions = [f"question {number}" for number in range(3)]
+    with second_gateway(host, upstream, neighbour()) as other:
+        other.put("neighbour", "stays")
+        for _ in range(5):
+            good = shop.rollback(to_version=GOOD).json()["digest"]
+            for question in questions:
+                shop.put(question, POISON)
+            eventually(lambda: answers(shop) == {POISON})
+            with (
+                Readers(shop, questions, threads=6) as readers,
+                Readers(other, ["neighbour"], threads=1) as beside,
+            ):
+                time.sleep(0.3)
+                began = time.monotonic()
+                report = shop.rollback(to_version=GOOD).json()
+                returned = time.monotonic()
+                time.sleep(0.5)
+            assert report["digest"] == good
+            assert not readers.errors
+            later = [a for a in readers.answers if a.asked_s > returned]
+            assert len(later) > 20
+            assert POISON not in {answer.content for answer in later}
+            assert POISON in {a.content for a in readers.answers if a.asked_s < began}
+            neighbours_kept_serving(beside, began, returned)
+
+
+def neighbours_kept_serving(beside: Readers, began: float, returned: float) -> None:
+    """Another namespace of the same partition answers from cache, as ever."""
+    assert not beside.errors
+    assert {answer.outcome for answer in beside.answers} == {"hit_exact"}
+    during = [
+        answer.took_s
+        for answer in beside.answers
+        if answer.asked_s + answer.took_s > began and answer.asked_s < returned
+    ]
+    log.info(
+        "rollback took %.0f ms; %d answers beside it, the slowest in %.0f ms",
+        (returned - began) * 1e3,
+        len(during),
+        max(during) * 1e3,
+    )
+    assert max(during) < 1.0
+
+
+def test_a_write_that_was_decided_before_a_rollback_is_fenced(shop: Shop) -> None:
+    head = shop.head()
+    shop.rollback(to_version=GOOD)
+    shop.put("question 0", "a newer answer")
+    assert answers(shop) == {"a newer answer", "good 1", "good 2"}
+    assert shop.head() >= head
+
+
+def test_entries_are_shown_as_of_then(shop: Shop) -> None:
+    key = shop.put("question 1", "as of now")
+    shop.settle(shop.head())
+    target = f"{shop.url}/v1/cachemind/entries/{key}"
+    told = {}
+    for version in (1, GOOD, POISONED, shop.head()):
+        answer = shop.client.get(target, params={"as_of": version})
+        told[version] = (
+            answer.json()["response"]["choices"][0]["message"]["content"]
+            if answer.status_code == 200
+            else answer.status_code
+        )
+    assert told == {1: 404, GOOD: "good 1", POISONED: POISON, shop.head(): "as of now"}
+
+
+def test_all_of_it_is_still_what_the_log_says(host: Serving, tmp_path: Path) -> None:
+    del tmp_path
+    rebuilt_equal(host)
