@@ -410,12 +410,11 @@ def test_two_cold_rebuilds_are_equal_to_the_live_fold_byte_for_byte(
     assert len(place.checkpoints.manifests()) >= 1
     state = place.store.namespace(NS)
     assert state.timeline > 0
-    for number, checkpoints in enumerate(
-        (
-            MemoryCheckpoints(),
-            RocksCheckpoints(tmp_path / "other-checkpoints", IDENTITY, MEMORY),
-        )
-    ):
+    others: list[Checkpoints] = [
+        MemoryCheckpoints(),
+        RocksCheckpoints(tmp_path / "other-checkpoints", IDENTITY, MEMORY),
+    ]
+    for number, checkpoints in enumerate(others):
         store = RocksStore(tmp_path / f"other-{number}", IDENTITY, MEMORY)
         fold = place.fold_of(store, checkpoints, every=11)
         reader = place.log.reader()

@@ -119,7 +119,7 @@ def test_a_patch_that_does_not_fit_is_refused(
 
 
 def test_a_test_that_holds_changes_nothing() -> None:
-    document = {"a": {"b": [1, None]}}
+    document: dict[str, Any] = {"a": {"b": [1, None]}}
     assert (
         patched(document, [{"op": "test", "path": "/a", "value": {"b": [1, None]}}])
         == document

@@ -26,6 +26,14 @@ class MemoryCheckpoints:
         self._kept[offset] = store.rows()
         return offset
 
+    def rows(self, offset: Offset) -> MemoryRows:
+        """Return the rows of a checkpoint."""
+        return self._kept[offset]
+
+    def put(self, offset: Offset, rows: MemoryRows) -> None:
+        """Make a checkpoint of `rows`, whatever they are."""
+        self._kept[offset] = rows
+
     def prune(self, offset: Offset) -> None:
         """Let a checkpoint go."""
         self._kept.pop(offset, None)
