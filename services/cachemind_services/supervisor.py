@@ -15,8 +15,8 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 FIRST_DELAY_S: Final = 0.25
-LONGEST_DELAY_S: Final = 30.0
-STEADY_S: Final = 60.0
+LONGEST_DELAY_S: Final = 5.0
+STEADY_S: Final = 10.0
 """A child that lived this long starts again with the first delay."""
 
 STOP_TIMEOUT_S: Final = 9.0
