@@ -38,6 +38,12 @@ class Shop:
     url: str
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
 
+    def __enter__(self) -> Shop:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.client.close()
+
     def put(self, question: str, answer: str) -> str:
         """Store an answer by hand; return its key."""
         message = {"role": "assistant", "content": answer}
@@ -112,7 +118,8 @@ def second_gateway(
     process = subprocess.Popen(argv, env={**os.environ})
     try:
         wait_for(f"http://127.0.0.1:{port}/readyz", 60)
-        yield Shop(f"http://127.0.0.1:{port}")
+        with Shop(f"http://127.0.0.1:{port}") as shop:
+            yield shop
     finally:
         process.terminate()
         process.wait(20)

@@ -35,12 +35,14 @@ class Serving:
             return json.load(answer)
 
     def pid_of(self, role: str) -> int:
-        """Return the process id of the child whose command is `role`."""
-        for pid in _children(self.process.pid):
-            words = _words(pid)
-            if role in words:
-                return pid
+        """Return the process id of a child whose command is `role`."""
+        for pid in self.pids_of(role):
+            return pid
         raise LookupError(f"no child runs {role}")
+
+    def pids_of(self, role: str) -> list[int]:
+        """Return the process ids of the children whose command is `role`."""
+        return [pid for pid in _children(self.process.pid) if role in _words(pid)]
 
     def runs(self, role: str) -> bool:
         """Return whether a child runs `role`."""

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.integration.rollback_host import (
+    CHAT,
     Readers,
     Shop,
+    asked,
     cli,
     neighbour,
     second_gateway,
@@ -43,9 +50,13 @@ def host(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 @pytest.fixture(scope="module")
-def shop(host: Serving) -> Shop:
+def shop(host: Serving) -> Iterator[Shop]:
     """130 writes: 127 good answers, then three of them poisoned."""
-    shop = Shop(host.url)
+    with Shop(host.url) as shop:
+        yield poisoned(shop)
+
+
+def poisoned(shop: Shop) -> Shop:
     for number in range(GOOD):
         shop.put(f"question {number}", f"good {number}")
     for number in range(POISONED - GOOD):
@@ -203,6 +214,49 @@ def neighbours_kept_serving(beside: Readers, began: float, returned: float) -> N
         max(during) * 1e3,
     )
     assert max(during) < 1.0
+
+
+CONNECTIONS = 12
+
+
+def test_a_worker_that_was_asleep_wakes_up_behind_the_fence(
+    host: Serving, shop: Shop
+) -> None:
+    """It has not looked at its store since, and is asked before it can."""
+    workers = host.pids_of("gateway-worker")
+    assert len(workers) == 2
+    with ExitStack() as opened:
+        clients = [
+            opened.enter_context(httpx.Client(timeout=60)) for _ in range(CONNECTIONS)
+        ]
+        threads = opened.enter_context(ThreadPoolExecutor(CONNECTIONS))
+        for worker in [*workers, *workers]:
+            shop.put("question 0", POISON)
+            eventually(lambda: set(at_once(shop, threads, clients)) == {POISON})
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                url = f"{shop.url}/v1/rollback?to_version={GOOD}"
+                assert httpx.post(url, timeout=60).status_code == 200
+                asking = [threads.submit(content, shop, each) for each in clients]
+                time.sleep(0.2)  # the questions are in the socket's buffer
+            finally:
+                os.kill(worker, signal.SIGCONT)
+            assert {each.result() for each in asking} <= {"good 0", FROM_UPSTREAM}
+
+
+FROM_UPSTREAM = "from upstream"
+
+
+def at_once(
+    shop: Shop, threads: ThreadPoolExecutor, clients: list[httpx.Client]
+) -> list[str]:
+    return list(threads.map(lambda client: content(shop, client), clients))
+
+
+def content(shop: Shop, client: httpx.Client) -> str:
+    answer = client.post(shop.url + CHAT, json=asked("question 0"))
+    found: str = answer.json()["choices"][0]["message"]["content"]
+    return FROM_UPSTREAM if found.startswith("The answer to") else found
 
 
 def test_a_write_that_was_decided_before_a_rollback_is_fenced(shop: Shop) -> None:
