@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cachemind.errors import CacheError, ControlUnavailable
 
@@ -38,6 +38,13 @@ class ControlServer:
         self._handlers = handlers
         self._server: asyncio.AbstractServer | None = None
         self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
 
     async def start(self) -> None:
         """Listen; a socket left by a dead process is replaced.

@@ -18,7 +18,7 @@ from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.agents.checkpointing import Checkpointing
-from cachemind.agents.materializer import MaterializerDeps, run_materializer
+from cachemind.agents.materializer import Materializer, MaterializerDeps
 from cachemind.agents.past import Sources
 from cachemind.agents.rollback import Rollbacks
 from cachemind.types import Partition
@@ -41,6 +41,9 @@ from cachemind_services.bootstrap.preparation import (
     prepare,
     store_lock,
 )
+from cachemind_services.bootstrap.snapshot_desk import SnapshotDesk
+from cachemind_services.bootstrap.snapshots import desk_deps
+from cachemind_services.control import ControlServer
 from cachemind_services.fold_metrics import PrometheusFoldMetrics
 from cachemind_services.settings import Settings
 
@@ -76,7 +79,10 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     with ExitStack() as closers:
         deps = _deps(settings, log, stores, stop, closers, failpoint)
-        return await run_materializer(deps)
+        materializer = Materializer(deps)
+        desk = SnapshotDesk(materializer, desk_deps(settings, log, stores))
+        async with ControlServer(settings.data_dir, desk.handlers()):
+            return await materializer.run()
 
 
 def _deps(

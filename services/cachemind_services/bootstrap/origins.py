@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cachemind.adapters.checkpoints import RocksCheckpoints
 from cachemind.adapters.kafka_topics import LogIdentity
-from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_rows import FORMAT
 from cachemind.adapters.store_swap import link_files, replace_store
@@ -22,7 +21,8 @@ from cachemind.errors import (
     SnapshotRefused,
 )
 from cachemind.types import Lsn, Offset, Partition
-from cachemind_services.bootstrap.log import store_identity, topics_of
+from cachemind_services.bootstrap.checkpoints import local_checkpoints
+from cachemind_services.bootstrap.log import topics_of
 from cachemind_services.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -115,17 +115,6 @@ def of_snapshot(
         offset=manifest.partitions[partition].offset,
         shown=f"snapshot {manifest.shown}, partition {partition}",
         fill=fill,
-    )
-
-
-def local_checkpoints(
-    settings: Settings, log: LogIdentity, partition: Partition
-) -> RocksCheckpoints:
-    """Return the checkpoints that this host keeps of one partition."""
-    return RocksCheckpoints(
-        settings.data_dir / "checkpoints" / str(partition),
-        store_identity(settings, log, partition),
-        RocksMemory(),
     )
 
 

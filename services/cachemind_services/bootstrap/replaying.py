@@ -45,9 +45,10 @@ from cachemind.errors import (
 )
 from cachemind.types import Lsn, Offset, Partition
 from cachemind_services.bootstrap.as_of import AsOf
+from cachemind_services.bootstrap.checkpoints import local_checkpoints
 from cachemind_services.bootstrap.gateway import GatewayPorts, open_encoder
 from cachemind_services.bootstrap.log import kafka_of, store_identity, topics_of
-from cachemind_services.bootstrap.origins import local_checkpoints, origins, restore
+from cachemind_services.bootstrap.origins import origins, restore
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.bootstrap.tools import OpenLog, Unmeasured
 from cachemind_services.settings import Settings

@@ -7,8 +7,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_swap import forget_before, is_empty, settle
@@ -24,23 +28,59 @@ from cachemind.errors import (
     SnapshotRefused,
 )
 from cachemind.types import Offset, Partition
+from cachemind_services.bootstrap.checkpoints import local_checkpoints
 from cachemind_services.bootstrap.log import (
+    codec_of,
     identify,
     kafka_of,
     store_path,
     topics_of,
 )
 from cachemind_services.bootstrap.origins import (
-    local_checkpoints,
     of_snapshot,
     restore,
     shipped_snapshots,
 )
 from cachemind_services.bootstrap.preparation import store_lock
+from cachemind_services.bootstrap.snapshot_desk import DeskDeps, Topics
 from cachemind_services.settings import Settings
 
 WAIT_S: Final = 10.0
 Row = Mapping[str, Any]
+
+
+def desk_deps(
+    settings: Settings, log: LogIdentity, stores: Mapping[Partition, RocksStore]
+) -> DeskDeps:
+    """Return what the materializer takes and removes snapshots with.
+
+    Raises: `InvalidSetting`.
+    """
+    url, memory = settings.snapshot_url, RocksMemory()
+    return DeskDeps(
+        log=log,
+        wal_topic=topics_of(settings).wal.name,
+        stores=stores,
+        checkpoints={p: local_checkpoints(settings, log, p, memory) for p in stores},
+        connect=lambda: _topics(settings),
+        codec=codec_of(settings),
+        clock=SystemClock(),
+        shipped=SnapshotStore(url) if url else None,
+    )
+
+
+@contextmanager
+def _topics(settings: Settings) -> Iterator[Topics]:
+    kafka, topics = kafka_of(settings), topics_of(settings)
+    with (
+        closing(KafkaReader(kafka, topics.snapshots.name)) as reader,
+        ExitStack() as writers,
+    ):
+        snapshots = KafkaWriter(kafka, topics.snapshots.name)
+        writers.callback(snapshots.close, WAIT_S)
+        wal = KafkaWriter(kafka, topics.wal.name)
+        writers.callback(wal.close, WAIT_S)
+        yield Topics(catalog=SnapshotCatalog(reader, snapshots), wal=wal)
 
 
 def known_snapshots(

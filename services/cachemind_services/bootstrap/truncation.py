@@ -8,8 +8,9 @@ from cachemind.adapters.kafka_truncate import delete_records
 from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.wal_floor import Floor, Kept, floor_of
 from cachemind.types import Offset, Partition
+from cachemind_services.bootstrap.checkpoints import local_checkpoints
 from cachemind_services.bootstrap.log import kafka_of, topics_of
-from cachemind_services.bootstrap.origins import local_checkpoints, shipped_snapshots
+from cachemind_services.bootstrap.origins import shipped_snapshots
 from cachemind_services.bootstrap.tools import OpenLog, open_log
 from cachemind_services.settings import Settings
 

@@ -38,6 +38,7 @@ from cachemind.errors import (
     InvalidSetting,
     NoProgress,
     StoreError,
+    StoreUnavailable,
 )
 from cachemind.ports import (
     FoldMetrics,
@@ -134,7 +135,12 @@ class Materializer:
         return self._watch.status()
 
     async def on_fold_thread(self, do: Callable[[], T]) -> T:
-        """Return what `do` returns, called while nothing is being folded."""
+        """Return what `do` returns, called while nothing is being folded.
+
+        Raises: `StoreUnavailable` once the materializer is about to end.
+        """
+        if self._stopping:
+            raise StoreUnavailable("the materializer is about to end")
         return await self._fold_thread.run(do)
 
     async def run(self) -> int:
