@@ -25,6 +25,7 @@ from cachemind_services.bootstrap.gateway import (
 from cachemind_services.bootstrap.secret import read_secret
 from cachemind_services.gateway.app import Gateway
 from cachemind_services.gateway.as_of import Application
+from cachemind_services.gateway.bounded_http import BoundedHttp
 from cachemind_services.gateway.deps import (
     GatewayDeps,
     GatewaySettings,
@@ -80,7 +81,7 @@ async def serve_on(gateway: Application, fds: Sequence[int]) -> int:
         uvicorn.Config(
             gateway,
             loop="none",
-            http="httptools",
+            http=BoundedHttp,
             ws="none",
             lifespan="on",
             log_config=None,
