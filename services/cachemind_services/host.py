@@ -9,10 +9,13 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from cachemind.errors import BrokerError, InvalidSetting
 from cachemind_services.broker import EmbeddedBroker
+from cachemind_services.metric_files import VARIABLE, forget_gauges
 from cachemind_services.settings import BOOTSTRAP, PREFIX, Settings
 from cachemind_services.sockets import bind_tcp, bind_unix, url_of
 from cachemind_services.supervisor import Child, own_command
@@ -51,6 +54,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
             argv=own_command("materializer"),
             rank=RANK_MATERIALIZER,
             environ=environ,
+            after=partial(forget_gauges, _metrics_dir(settings), "materializer"),
         )
     )
     children.extend(_workers(settings, listeners, environ))
@@ -129,7 +133,7 @@ async def _until_broker_answers(settings: Settings) -> None:
 def _workers(
     settings: Settings, listeners: Sequence[socket.socket], environ: dict[str, str]
 ) -> list[Child]:
-    metrics = settings.data_dir / "metrics"
+    metrics = _metrics_dir(settings)
     shutil.rmtree(metrics, ignore_errors=True)
     metrics.mkdir(parents=True)
     fds = [listener.fileno() for listener in listeners]
@@ -142,16 +146,21 @@ def _workers(
             rank=RANK_GATEWAY,
             environ=environ,
             fds=fds,
+            after=partial(forget_gauges, metrics, f"gateway-{number}"),
         )
         for number in range(settings.workers)
     ]
+
+
+def _metrics_dir(settings: Settings) -> Path:
+    return settings.data_dir / "metrics"
 
 
 def _environ(settings: Settings) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(PREFIX)
     }
-    kept["PROMETHEUS_MULTIPROC_DIR"] = str(settings.data_dir / "metrics")
+    kept[VARIABLE] = str(_metrics_dir(settings))
     kept["HF_HUB_OFFLINE"] = "1"
     kept["TOKENIZERS_PARALLELISM"] = "false"
     return kept | settings.environ()

@@ -30,13 +30,17 @@ async def _at_once() -> None:
     """Wait for nothing."""
 
 
+def _leaves_nothing() -> None:
+    """Clean up nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
     """One process to keep alive.
 
     `rank` orders the stop, lowest first; children of the next start wait for
     `ready`. `fds` stay open across exec. `environ` is its whole environment, ours
-    where None.
+    where None. `after` is called whenever it has ended.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Child:
     environ: Mapping[str, str] | None = None
     fds: Sequence[int] = ()
     ready: Callable[[], Awaitable[None]] = _at_once
+    after: Callable[[], None] = _leaves_nothing
 
 
 def delay_s(failures: int, lived_s: float, previous_s: float) -> float:
@@ -142,6 +147,7 @@ class Supervisor:
             return await process.wait()
         finally:
             self._running.pop(child.name, None)
+            child.after()
 
     async def _drain(self) -> None:
         deadline = time.monotonic() + self._stop_timeout_s

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,19 @@ def test_a_child_dies_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
             break
         assert time.monotonic() < deadline, os.getpid()
         time.sleep(0.02)
+
+
+async def test_what_a_child_leaves_is_cleaned_up_each_time(tmp_path: Path) -> None:
+    ended, stop = 0, asyncio.Event()
+
+    def after() -> None:
+        nonlocal ended
+        ended += 1
+
+    child = replace(python("raise SystemExit(7)"), after=after)
+    running = asyncio.create_task(Supervisor([child]).run(stop))
+    async with asyncio.timeout(20):
+        while ended < 2:
+            await asyncio.sleep(0.02)
+    stop.set()
+    assert await running == 0

@@ -26,7 +26,9 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     """Fold until told to stop. Exit 0, or 3 where the watchdog ended it."""
     # Imported here: the other commands must not pay for Faust.
     from cachemind_services.bootstrap import materializer
+    from cachemind_services.metric_files import share_as
 
+    share_as("materializer")
     tune_collector()
     return materializer.run(settings_from(arguments), arguments.failpoint)
 
@@ -35,6 +37,8 @@ def run_worker(arguments: argparse.Namespace) -> int:
     """Serve HTTP on inherited sockets until told to stop."""
     # Imported here: the other commands must not pay for the encoder.
     from cachemind_services.gateway import worker
+    from cachemind_services.metric_files import share_as
 
+    share_as(f"gateway-{arguments.number}")
     tune_collector()
     return worker.run(settings_from(arguments), arguments.fd, arguments.number)
