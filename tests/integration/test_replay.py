@@ -31,7 +31,7 @@ from cachemind_services.gateway.deps import NO_ENCODER
 from cachemind_services.gateway.identity import Tenants
 from tests.bench.running import free_port
 from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
-from tests.wal_events import ALPHA, stored
+from tests.wal_events import ALPHA, rolled_back, stored
 
 pytestmark = pytest.mark.broker
 
@@ -259,3 +259,31 @@ def test_a_gateway_as_of_then_serves_hits_and_changes_nothing(host: CliHost) -> 
         assert (stats["version"], stats["entries"]) == (10, 10)
     assert host.ends() == before
     assert host.state().version == 14
+
+
+def test_a_replay_begins_at_a_checkpoint_and_passes_rollbacks(host: CliHost) -> None:
+    host.append(*(stored(number) for number in range(1, 11)))
+    host.wait_folded()
+    host.run("snapshot", "create", "--name", "v1")
+    host.append(*(stored(number) for number in range(11, 16)))
+    host.append(rolled_back(8))
+    key = stored(3).exact_key.hex()
+    host.append(Invalidated(kind=SelectorKind.KEY, value=key, reason="wrong"))
+    host.wait_folded()
+    live = host.state()
+    assert (live.version, live.entries) == (17, 7)
+    made = host.run("replay", "--to-version", "17", "--json")
+    assert f"was made from checkpoint {HOME}@9" in made.stderr
+    (shown,) = json.loads(made.stdout)["namespaces"]
+    assert (shown["version"], shown["entries"]) == (17, 7)
+    assert int(shown["digest"], 16) == live.digest
+    (past,) = json.loads(host.run("replay", "--to-version", "8", "--json").stdout)[
+        "namespaces"
+    ]
+    (back,) = json.loads(host.run("replay", "--to-version", "16", "--json").stdout)[
+        "namespaces"
+    ]
+    assert past["digest"] == back["digest"]
+    again = host.run("replay", "--to-version", "17", "--json")
+    assert "%" not in again.stderr  # it is there already
+    assert again.stdout == made.stdout
