@@ -116,20 +116,8 @@ def made(word: str, **changes: object) -> Entry:
     return replace(entry, **changes)  # type: ignore[arg-type]  # fields of an entry
 
 
-class Held:
-    """An `EntryReader` of given entries."""
-
-    def __init__(self, *entries: Entry) -> None:
-        self._entries = {entry.exact_key: entry for entry in entries}
-
-    def entry(self, key: ExactKey) -> Entry | None:
-        return self._entries.get(key)
-
-    def hits(self, key: ExactKey) -> None:
-        del key
-
-    def entries(self) -> Iterable[Entry]:
-        return [self._entries[key] for key in sorted(self._entries)]
+def by_key(entries: Sequence[Entry]) -> dict[ExactKey, Entry]:
+    return {entry.exact_key: entry for entry in entries}
 
 
 LIVE = (made("a", response=b"bad"), made("x"))
@@ -147,14 +135,12 @@ def whole(entries: Sequence[Entry]) -> NamespaceState:
 
 
 def difference() -> Delta:
-    before, after = (
-        {entry.exact_key: entry for entry in entries} for entries in (LIVE, TARGET)
-    )
+    before, after = by_key(LIVE), by_key(TARGET)
     return delta({*before, *after}, before, after)
 
 
 def check(strategy: Strategy, changes: Delta) -> None:
-    after, _ = totals(whole(LIVE), Held(*LIVE), changes.entries())
+    after, _ = totals(whole(LIVE), by_key(LIVE).get, changes.entries())
     require_valid(strategy, changes, after, whole(TARGET).digest, 2)
 
 

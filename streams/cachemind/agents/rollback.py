@@ -33,11 +33,19 @@ from cachemind.core.rollback_report import (
     RollbackStatus,
     Strategy,
 )
-from cachemind.core.state import Effect, Entry, Step
+from cachemind.core.state import Effect, Entry, NamespaceState, Step
 from cachemind.errors import LogError, RollbackRejected, UnknownVersion
 from cachemind.events import Envelope, RolledBack
 from cachemind.ports import GroupOffsets, RollbackProgressBoard, StoreWriter
-from cachemind.types import EventId, ExactKey, Lsn, Namespace, Offset, Version
+from cachemind.types import (
+    ContextKey,
+    EventId,
+    ExactKey,
+    Lsn,
+    Namespace,
+    Offset,
+    Version,
+)
 
 log = logging.getLogger(__name__)
 
@@ -91,19 +99,37 @@ def preview(
     Raises: `UnknownVersion` for a version that never was; `RollbackRejected` where
     nothing that is kept leads there; `LogUnavailable`, `StoreError`.
     """
+    return _prepared(sources, namespace, target, strategy, watch).preview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """A validated rollback, and what its step is made of: see `fold.restored`."""
+
+    preview: RollbackPreview
+    after: NamespaceState
+    left: Mapping[ExactKey, ContextKey]
+
+
+def _prepared(
+    sources: Sources,
+    namespace: Namespace,
+    target: Version,
+    strategy: Strategy,
+    watch: Watch | None,
+) -> _Prepared:
     store = sources.store
     way = plan(store.history(namespace), target)
     keys = _keys(sources, namespace, way)
     before = _live(sources, namespace, keys)
     recorded = recorded_at(store, namespace, target)
 
-    def checked(found: Rebuilt) -> RollbackPreview:
+    def checked(found: Rebuilt) -> _Prepared:
         differing = delta({*before, *found.entries}, before, found.entries)
-        after, _ = totals(
-            store.namespace(namespace), store.reader(namespace), differing.entries()
-        )
+        live = store.namespace(namespace)
+        after, left = totals(live, before.get, differing.entries())
         require_valid(strategy, differing, after, *recorded)
-        return RollbackPreview(
+        shown = RollbackPreview(
             namespace=namespace,
             plan=way,
             delta=differing,
@@ -113,6 +139,7 @@ def preview(
             entries=after.entries,
             strategy=strategy,
         )
+        return _Prepared(preview=shown, after=after, left=left)
 
     return recalled(sources, namespace, target, keys, checked, watch)
 
@@ -240,17 +267,13 @@ class Rollbacks:
     ) -> Step:
         hooks, namespace = self._hooks, envelope.namespace
         watch = _Watch(self._sources, hooks, body.rollback_id, namespace, lsn.offset)
-        found = preview(
+        ready = _prepared(
             self._sources, namespace, body.to_version, hooks.strategy, watch
         )
         watch.validated()
+        found = ready.preview
         step = restored(
-            self._store.namespace(namespace),
-            self._store.reader(namespace),
-            envelope,
-            body,
-            lsn,
-            found.delta.entries(),
+            ready.after, envelope, body, lsn, found.delta.entries(), ready.left
         )
         report = self._report(body, lsn, step, began_ns, VALID)
         return replace(

@@ -21,7 +21,7 @@ Rules that the events leave open, and why they are so:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -98,7 +98,7 @@ def apply(
             gone = selected(entries, body, envelope.occurred_at_ns)
             return _changed(state, entries, envelope, lsn, dict.fromkeys(gone))
         case RolledBack():
-            return _rolled_back(state, entries, envelope, body, lsn)
+            return _rolled_back(state, envelope, body, lsn)
         case PolicyChanged():
             after = replace(state, policy=body.policy)
             return _replaced(state, after, envelope, lsn)
@@ -252,18 +252,23 @@ def _changed(
 ) -> Step:
     if not changes:
         return unchanged(state)
-    after, left = totals(state, entries, changes)
+    after, left = totals(state, entries.entry, changes)
     return _advanced(after, envelope, lsn, changes, left)
 
 
 def totals(
-    state: NamespaceState, entries: EntryReader, changes: Changes
+    state: NamespaceState,
+    before_of: Callable[[ExactKey], Entry | None],
+    changes: Changes,
 ) -> tuple[NamespaceState, Mapping[ExactKey, ContextKey]]:
-    """Return `state` with the totals after `changes`, and the contexts left by keys."""
+    """Return `state` with the totals after `changes`, and the contexts that keys left.
+
+    `before_of` gives the entry that is at a key now.
+    """
     left: dict[ExactKey, ContextKey] = {}
     sums = _Sums(state)
     for key, entry in changes.items():
-        before = entries.entry(key)
+        before = before_of(key)
         if before is not None:
             sums.take(before)
             if _leaves_context(before, entry):
@@ -312,11 +317,7 @@ class _Sums:
 
 
 def _rolled_back(
-    state: NamespaceState,
-    entries: EntryReader,
-    envelope: Envelope,
-    body: RolledBack,
-    lsn: Lsn,
+    state: NamespaceState, envelope: Envelope, body: RolledBack, lsn: Lsn
 ) -> Step:
     if body.rollback_id == state.last_rollback:
         return unchanged(state)
@@ -324,30 +325,29 @@ def _rolled_back(
     if verdict is not None:
         report = _refused(state, body, lsn, verdict)
         return replace(_no_change(state, "rollback_refused"), report=report)
-    return restored(state, entries, envelope, body, lsn, MappingProxyType({}))
+    return restored(state, envelope, body, lsn)
 
 
 def restored(
-    state: NamespaceState,
-    entries: EntryReader,
+    after: NamespaceState,
     envelope: Envelope,
     body: RolledBack,
     lsn: Lsn,
-    changes: Changes,
+    changes: Changes = MappingProxyType({}),
+    left: Mapping[ExactKey, ContextKey] = MappingProxyType({}),
 ) -> Step:
     """Return the step of the rollback `envelope`, whose restored entries are known.
 
-    `changes` maps each key that differs between head and target to what it was.
-    Policy and shredded keys are an operator's word on the namespace, not its content:
-    they stay.
+    `changes` maps each key that differs between head and target to what it was;
+    `after` and `left` are the `totals` with them. Policy and shredded keys are an
+    operator's word on the namespace, not its content: they stay.
     """
     opened = replace(
-        state,
-        timeline=Timeline(state.version + 1),
+        after,
+        timeline=Timeline(after.version + 1),
         last_rollback=body.rollback_id,
     )
-    after, left = totals(opened, entries, changes)
-    return _advanced(after, envelope, lsn, changes, left)
+    return _advanced(opened, envelope, lsn, changes, left)
 
 
 def unchanged(state: NamespaceState) -> Step:

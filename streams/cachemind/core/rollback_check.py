@@ -12,11 +12,12 @@ A delta that is only partly there, or that mixes two versions, fails at 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from hashlib import sha256
-from typing import assert_never
+from operator import attrgetter
+from typing import Final, assert_never
 
 from cachemind.core import json_patch
-from cachemind.core.canonical import canonical
 from cachemind.core.delta import Delta, fields_of
 from cachemind.core.digest import to_hex
 from cachemind.core.entry_bytes import decode, encode
@@ -55,12 +56,29 @@ def require_totals(after: NamespaceState, digest: int, entries: int) -> None:
         raise RollbackRejected(f"{after.entries} entries where {entries} were recorded")
 
 
-def field_hashes(entry: Entry) -> Mapping[str, str]:
-    """Return SHA-256 in hex of each field's canonical JSON."""
+def field_hashes(entry: Entry) -> Mapping[str, bytes]:
+    """Return SHA-256 of each field's own bytes, which its type is part of."""
     return {
-        name: sha256(canonical(value)).hexdigest()
-        for name, value in fields_of(entry).items()
+        name: sha256(_field_bytes(value)).digest()
+        for name, value in zip(_NAMES, _VALUES(entry), strict=True)
     }
+
+
+_NAMES: Final = tuple(each.name for each in fields(Entry))
+_VALUES: Final = attrgetter(*_NAMES)
+
+
+def _field_bytes(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return b"b" + value
+    if isinstance(value, str):
+        return b"s" + value.encode()
+    if isinstance(value, tuple):
+        parts = [_field_bytes(each) for each in value]
+        return b"t" + b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    if value is None or isinstance(value, bool | int):
+        return b"i%d" % value if type(value) is int else b"c%a" % value
+    raise TypeError(f"an entry has no {type(value).__name__}")
 
 
 def _require_field_hashes(delta: Delta) -> None:
@@ -73,14 +91,14 @@ def _require_field_hashes(delta: Delta) -> None:
 
 
 def _require_patches(delta: Delta) -> None:
-    live: dict[str, Json] = {}
-    target: dict[str, Json] = {}
     for change in delta.changes:
-        if change.before is not None:
-            live[change.key.hex()] = fields_of(change.before)
-        if change.after is not None:
-            target[change.key.hex()] = fields_of(change.after)
-    there = json_patch.patched(live, json_patch.diff(live, target))
-    back = json_patch.patched(target, json_patch.diff(target, live))
-    if not (json_patch.same(there, target) and json_patch.same(back, live)):
-        raise RollbackRejected("the patch to the target does not round trip")
+        live, target = _document(change.before), _document(change.after)
+        there = json_patch.patched(live, json_patch.diff(live, target))
+        back = json_patch.patched(target, json_patch.diff(target, live))
+        if not (json_patch.same(there, target) and json_patch.same(back, live)):
+            raise RollbackRejected("the patch to the target does not round trip")
+
+
+def _document(entry: Entry | None) -> Mapping[str, Json]:
+    """Return the part of the namespace, as JSON, that a change is in."""
+    return {} if entry is None else {entry.exact_key.hex(): fields_of(entry)}
