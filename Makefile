@@ -16,7 +16,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint format bench vectors wheel constraints clean
+.PHONY: help venv demo test test-slow lint format bench bench-rollback vectors wheel \
+    constraints clean
 
 help:
 	@sed -n 's/^# \{0,3\}//p' Makefile | head -4
@@ -51,6 +52,10 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_gateway
 	$(BIN)/python -m tests.bench.bench_fold
+
+# A rollback with a million entries: about five minutes, and 2 GB of disk.
+bench-rollback: $(READY)
+	$(BIN)/python -m tests.bench.bench_rollback
 
 # Known-answer files: made again, they must not change.
 vectors: $(READY)
