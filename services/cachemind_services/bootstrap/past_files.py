@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from typing import Final
 
+from cachemind.adapters.checkpoints import RocksCheckpoints
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
-from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.rollback_progress import read_progress
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
 from cachemind.agents.past import Sources
 from cachemind.core.partitioner import partition_of
+from cachemind.core.rollback import Base
 from cachemind.core.rollback_report import RollbackProgress
 from cachemind.core.snapshots import SnapshotManifest, find
-from cachemind.ports import Checkpoints
-from cachemind.types import Namespace, Partition
+from cachemind.ports import StoreInspector
+from cachemind.types import Namespace, Offset, Partition
 from cachemind_services.bootstrap.checkpoints import (
     local_checkpoints,
     progress_path,
 )
 from cachemind_services.bootstrap.log import (
     codec_of,
+    identify,
     kafka_of,
     store_identity,
     store_path,
@@ -61,7 +64,7 @@ def open_past(
         sources = Sources(
             partition=partition,
             store=view,
-            checkpoints=_checkpoints(settings, log, partition),
+            checkpoints=_Checkpoints(settings, log, partition),
             log=reader,
             decoder=codec_of(settings),
         )
@@ -79,10 +82,31 @@ def open_past(
         return StoredPast(view, sources, elsewhere)
 
 
-def _checkpoints(
-    settings: Settings, log: LogIdentity | None, partition: Partition
-) -> Checkpoints:
-    if log is None:
-        return MemoryCheckpoints()  # none: whose they would be is not known
-    memory = RocksMemory(_MEMORY_BYTES, _MEMORY_BYTES)
-    return local_checkpoints(settings, log, partition, memory)
+class _Checkpoints:
+    """This host's checkpoints, also where Kafka was away when the process began."""
+
+    def __init__(
+        self, settings: Settings, log: LogIdentity | None, partition: Partition
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._partition = partition
+        self._found: RocksCheckpoints | None = None
+
+    def bases(self, namespace: Namespace) -> Sequence[Base]:
+        """Return what each checkpoint holds of `namespace`. Raises: `LogError`."""
+        return self._local().bases(namespace)
+
+    def open(self, offset: Offset) -> AbstractContextManager[StoreInspector]:
+        """Open the checkpoint at `offset`. Raises: `CheckpointRefused`, `LogError`."""
+        return self._local().open(offset)
+
+    def _local(self) -> RocksCheckpoints:
+        if self._found is None:
+            # Of which log they must be, only Kafka can say.
+            log = self._log or identify(self._settings, WAIT_S)
+            memory = RocksMemory(_MEMORY_BYTES, _MEMORY_BYTES)
+            self._found = local_checkpoints(
+                self._settings, log, self._partition, memory
+            )
+        return self._found
