@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cachemind.errors import BrokerError, InvalidSetting
+from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.metric_files import VARIABLE, forget_gauges
 from cachemind_services.settings import BOOTSTRAP, PREFIX, Settings
@@ -43,6 +44,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
     """
     _require_upstream(settings)
     listeners, urls = _listen(settings, open_sockets)
+    _own_metrics(settings, open_sockets)
     children: list[Child] = []
     if settings.embedded:
         settings = _with_embedded_kafka(settings)
@@ -65,6 +67,7 @@ def plan_gateway(settings: Settings, open_sockets: ExitStack) -> Plan:
     """Return the plan of `cachemind gateway`: its workers alone."""
     _require_upstream(settings)
     listeners, urls = _listen(settings, open_sockets)
+    _own_metrics(settings, open_sockets)
     workers = _workers(settings, listeners, _environ(settings))
     return Plan(settings=settings, children=tuple(workers), urls=urls)
 
@@ -86,6 +89,17 @@ def _listen(
         open_sockets.callback(settings.uds.unlink, missing_ok=True)
         urls.append(f"unix:{settings.uds}")
     return listeners, tuple(urls)
+
+
+def _own_metrics(settings: Settings, held: ExitStack) -> None:
+    """Empty the folder of metrics, once it is known that nobody uses it.
+
+    Raises: `InvalidSetting` where the gateway of another command does.
+    """
+    held.enter_context(gateway_claim(settings))
+    metrics = _metrics_dir(settings)
+    shutil.rmtree(metrics, ignore_errors=True)
+    metrics.mkdir(parents=True)
 
 
 def _with_embedded_kafka(settings: Settings) -> Settings:
@@ -134,8 +148,6 @@ def _workers(
     settings: Settings, listeners: Sequence[socket.socket], environ: dict[str, str]
 ) -> list[Child]:
     metrics = _metrics_dir(settings)
-    shutil.rmtree(metrics, ignore_errors=True)
-    metrics.mkdir(parents=True)
     fds = [listener.fileno() for listener in listeners]
     return [
         Child(

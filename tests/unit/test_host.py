@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cachemind.errors import InvalidSetting
+from cachemind_services.host import plan_gateway, plan_serve
+from cachemind_services.settings import Settings
+
+
+def test_a_second_command_on_the_same_data_leaves_the_first_ones_metrics(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(upstream="http://127.0.0.1:1", port=0, data_dir=tmp_path)
+    with ExitStack() as first, ExitStack() as second:
+        plan_gateway(settings, first)
+        counted = tmp_path / "metrics" / "counter_gateway-0.db"
+        counted.write_bytes(b"1")
+        for plan in (plan_serve, plan_gateway):
+            with pytest.raises(InvalidSetting, match="in use by another") as caught:
+                plan(settings, second)
+            assert caught.value.name == "data_dir"
+        assert counted.exists()
+    with ExitStack() as third:
+        plan_gateway(settings, third)
+        assert not counted.exists()
