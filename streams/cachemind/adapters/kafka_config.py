@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from cachemind.adapters.kafka_logging import FewRepeats
 from cachemind.core.topics import MAX_RECORD_BYTES
 from cachemind.errors import InvalidSetting
 
@@ -27,6 +28,7 @@ TRANSACTION_TIMEOUT_MS: Final = 15_000
 
 _Client = TypeVar("_Client")
 _LOG: Final = logging.getLogger("cachemind.kafka")
+_LOG.addFilter(FewRepeats())
 
 # What has two names in librdkafka: the value is the name used here.
 _ALIASES: Final = {
