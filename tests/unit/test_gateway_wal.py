@@ -198,6 +198,25 @@ async def test_a_probe_finds_the_log_back() -> None:
     assert wal.newest == Lsn(Partition(0), Offset(3))
 
 
+async def test_without_look_ups_an_append_finds_the_log_back() -> None:
+    writer = Scripted()
+    wal = session(writer, wal_retry_s=0.0)
+    for number in (1, 2):
+        waiting = asyncio.create_task(wal.append(REFUSED, TRACE))
+        await appended(writer, number)
+        if number == 2:  # a probe, and one is enough
+            with pytest.raises(LogUnavailable):
+                await wal.append(REFUSED, TRACE)
+        writer.asked[-1].set_exception(LogUnavailable("away"))
+        with pytest.raises(LogUnavailable):
+            await waiting
+    last = asyncio.create_task(wal.append(REFUSED, TRACE))
+    await appended(writer, 3)
+    writer.asked[2].set_result(Lsn(Partition(0), Offset(3)))
+    assert (await last).lsn.offset == 3
+    assert wal.available
+
+
 async def test_a_late_acknowledgement_says_that_the_log_is_back() -> None:
     writer = Scripted()
     wal = session(writer, wal_timeout_s=0.01)

@@ -12,7 +12,7 @@ from typing import Final
 
 from cachemind.core.identifiers import format_traceparent
 from cachemind.core.operation import hash_of
-from cachemind.errors import InvalidEvent, LogRejected, LogUnavailable
+from cachemind.errors import CacheError, InvalidEvent, LogRejected, LogUnavailable
 from cachemind.events import Body, Envelope, Read, Reads
 from cachemind.ports import Clock, LogWriter
 from cachemind.types import FIRST_TIMELINE, Lsn, TraceId
@@ -110,11 +110,16 @@ class WalSession:
 
         Raises: `LogUnavailable`, `LogRejected`.
         """
-        if not self._breaker.closed:
+        # After a pause this is a probe as well: there may be no look-ups to send one.
+        if not self._breaker.take():
             raise LogUnavailable("the log does not answer")
-        envelope = self._envelope(body, trace_id)
         done = self._new_future()
-        self._send(envelope, done)
+        try:
+            envelope = self._envelope(body, trace_id)
+            self._send(envelope, done)
+        except CacheError:
+            self._breaker.released()
+            raise
         # A caller that goes away must not take the answer from the others' timer.
         return Appended(await asyncio.shield(done), envelope)
 
