@@ -178,6 +178,8 @@ def test_an_lsn_and_a_time_lead_to_the_same_state(host: CliHost) -> None:
         *("--model", MODEL),
     )
     assert queried.stdout.strip() == BAD
+    nothing = json.loads(host.run("replay", "--to-version", "0", "--json").stdout)
+    assert nothing["namespaces"] == []
     again = host.run("replay", "--replay", "alpha-v10", "--json")
     assert json.loads(again.stdout)["namespaces"] == by_version["namespaces"]
 

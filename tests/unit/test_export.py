@@ -41,7 +41,9 @@ def test_apache_avro_reads_the_container_file() -> None:
     out = BytesIO()
     assert write_avro(out, [(SHOP, WITH_ANSWER), (SHOP, BARE)]) == 2
     out.seek(0)
-    first, second = DataFileReader(out, DatumReader())
+    reader = DataFileReader(out, DatumReader())
+    assert reader.get_meta("avro.codec") == b"deflate"
+    first, second = reader
     assert isinstance(first, dict)
     assert isinstance(second, dict)
     assert first["response"] == ANSWER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 
 from cachemind.adapters.checkpoints import RocksCheckpoints
@@ -58,23 +58,38 @@ def restore(path: Path, found: Iterable[Origin]) -> Origin | None:
     return None
 
 
-def origins(
-    settings: Settings,
-    log: LogIdentity,
-    partition: Partition,
-    *,
-    first: Offset,
-    below: Offset,
-) -> list[Origin]:
-    """Return what there is for `partition` of this log, the newest first.
+class Origins:
+    """What there is on this host and shipped. Where snapshots are is asked once."""
 
-    Only what holds nothing at or above the offset `below`, and from where the log can
-    be followed, which begins at `first`. A checkpoint of this host comes before a
-    shipped snapshot of the same offset, which takes longer.
-    """
-    found = chain(_local(settings, log, partition), _shipped(settings, log, partition))
-    usable = [one for one in found if first - 1 <= one.offset < below]
-    return sorted(usable, key=lambda one: one.offset, reverse=True)
+    def __init__(self, settings: Settings, log: LogIdentity) -> None:
+        self._settings = settings
+        self._log = log
+
+    def of(self, partition: Partition, *, first: Offset, below: Offset) -> list[Origin]:
+        """Return what there is for `partition` of this log, the newest first.
+
+        Only what holds nothing at or above the offset `below`, and from where the log
+        can be followed, which begins at `first`. A checkpoint of this host comes
+        before a shipped snapshot of the same offset, which takes longer.
+        """
+        kept = local_checkpoints(self._settings, self._log, partition)
+        local = [_of_checkpoint(kept, one) for one in kept.manifests()]
+        shipped = [of_snapshot(*one, partition) for one in self._shipped]
+        usable = [o for o in (*local, *shipped) if first - 1 <= o.offset < below]
+        return sorted(usable, key=lambda one: one.offset, reverse=True)
+
+    @cached_property
+    def _shipped(self) -> list[tuple[SnapshotStore, SnapshotManifest]]:
+        url = self._settings.snapshot_url
+        if not url:
+            return []
+        try:
+            store, manifests = shipped_snapshots(self._settings, self._log, url)
+        except SnapshotError as error:
+            # What is here may still do, and the log's start always does.
+            logger.warning("%s", error)
+            return []
+        return [(store, one) for one in manifests]
 
 
 def shipped_snapshots(
@@ -118,11 +133,6 @@ def of_snapshot(
     )
 
 
-def _local(settings: Settings, log: LogIdentity, partition: Partition) -> list[Origin]:
-    kept = local_checkpoints(settings, log, partition)
-    return [_of_checkpoint(kept, one) for one in kept.manifests()]
-
-
 def _of_checkpoint(kept: RocksCheckpoints, manifest: CheckpointManifest) -> Origin:
     def fill(folder: Path) -> None:
         with kept.hold(manifest.offset) as (found, source):
@@ -130,17 +140,3 @@ def _of_checkpoint(kept: RocksCheckpoints, manifest: CheckpointManifest) -> Orig
 
     place = Lsn(manifest.held.partition, manifest.offset)
     return Origin(offset=manifest.offset, shown=f"checkpoint {place}", fill=fill)
-
-
-def _shipped(
-    settings: Settings, log: LogIdentity, partition: Partition
-) -> list[Origin]:
-    if not settings.snapshot_url:
-        return []
-    try:
-        store, manifests = shipped_snapshots(settings, log, settings.snapshot_url)
-    except SnapshotError as error:
-        # What is here may still do, and the log's start always does.
-        logger.warning("%s", error)
-        return []
-    return [of_snapshot(store, one, partition) for one in manifests]

@@ -11,8 +11,9 @@ The log brings all of them to its end. What was replaced is kept until then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from cachemind.adapters.file_lock import exclusive
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
@@ -30,7 +31,7 @@ from cachemind.ports import GroupOffsets, LogReader, OffsetMemory
 from cachemind.types import Lsn, Offset, Partition
 from cachemind_services.bootstrap.group import group_of, offset_memory
 from cachemind_services.bootstrap.log import kafka_of, store_path, topics_of
-from cachemind_services.bootstrap.origins import origins, restore
+from cachemind_services.bootstrap.origins import Origin, Origins, restore
 from cachemind_services.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -71,15 +72,18 @@ def prepare_stores(
     partitions = tuple(map(Partition, range(settings.partitions)))
     for partition in partitions:
         settle(store_path(settings, partition))
+    origins = Origins(settings, log)
     moved = _moved(group, memory, partitions)
     for partition, target in moved.items():
-        _rewind(settings, log, reader, partition, target)
+        first, _ = reader.bounds(partition)
+        found = origins.of(partition, first=first, below=target)
+        _rewind(store_path(settings, partition), Lsn(partition, target), first, found)
     if moved:
         memory.save({**memory.load(), **moved})
     for partition in partitions:
         if partition not in moved and is_empty(store_path(settings, partition)):
             first, end = reader.bounds(partition)
-            found = origins(settings, log, partition, first=first, below=end)
+            found = origins.of(partition, first=first, below=end)
             restore(store_path(settings, partition), found)
 
 
@@ -102,21 +106,15 @@ def _moved(
         return {}
 
 
-def _rewind(
-    settings: Settings,
-    log: LogIdentity,
-    reader: LogReader,
-    partition: Partition,
-    target: Offset,
-) -> None:
-    path, place = store_path(settings, partition), Lsn(partition, target)
-    first, _ = reader.bounds(partition)
-    found = origins(settings, log, partition, first=first, below=target)
+def _rewind(path: Path, place: Lsn, first: Offset, found: Sequence[Origin]) -> None:
+    """Make the store at `path` one of before `place`; the log begins at `first`."""
     logger.warning("the group was moved back to %s", place)
     if restore(path, found) is not None:
         return
     if first == 0:
-        logger.warning("partition %d is folded anew from the log's start", partition)
+        logger.warning(
+            "partition %d is folded anew from the log's start", place.partition
+        )
         replace_store(path, lambda _: None)
         return
     logger.error(

@@ -48,7 +48,7 @@ from cachemind_services.bootstrap.as_of import AsOf
 from cachemind_services.bootstrap.checkpoints import local_checkpoints
 from cachemind_services.bootstrap.gateway import GatewayPorts, open_encoder
 from cachemind_services.bootstrap.log import kafka_of, store_identity, topics_of
-from cachemind_services.bootstrap.origins import origins, restore
+from cachemind_services.bootstrap.origins import Origins, restore
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.bootstrap.tools import OpenLog, Unmeasured
 from cachemind_services.settings import Settings
@@ -87,8 +87,9 @@ def materialise(log: OpenLog, as_of: AsOf, progress: Progress) -> Replay:
         if found.as_of == as_of:
             return found
         shutil.rmtree(replay.folder)  # a topic made anew has the same names
+    origins = Origins(log.settings, log.identity)
     for partition, end in as_of.ends.items():
-        _materialise(log, replay, partition, end, progress)
+        _materialise(log, replay, origins, partition, end, progress)
     _write(replay)
     return replay
 
@@ -127,15 +128,18 @@ def replay_views(settings: Settings, replay: Replay) -> Iterator[Sequence[RocksV
 
 
 def _materialise(
-    log: OpenLog, replay: Replay, partition: Partition, end: Offset, progress: Progress
+    log: OpenLog,
+    replay: Replay,
+    origins: Origins,
+    partition: Partition,
+    end: Offset,
+    progress: Progress,
 ) -> None:
     settings, path = log.settings, replay.store_path(partition)
     settle(path)
     first, _ = log.reader.bounds(partition)
     if is_empty(path):
-        restore(
-            path, origins(settings, log.identity, partition, first=first, below=end)
-        )
+        restore(path, origins.of(partition, first=first, below=end))
     identity = store_identity(settings, log.identity, partition)
     store = RocksStore(path, identity, RocksMemory())
     with closing(store):
