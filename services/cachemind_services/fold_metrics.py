@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from cachemind.core.rollback_report import RollbackStatus
 from cachemind.core.state import Effect
 from cachemind.types import Offset, Partition
 
@@ -35,6 +36,19 @@ class PrometheusFoldMetrics:
             multiprocess_mode="livemax",
             registry=registry,
         )
+        self._rollbacks = Counter(
+            "cachemind_rollbacks",
+            "Rollbacks that ended, by how.",
+            ["partition", "status"],
+            registry=registry,
+        )
+        self._quarantined = Gauge(
+            "cachemind_quarantined_namespaces",
+            "Namespaces that no sound state could be restored for.",
+            ["partition"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
         self._applied = Gauge(
             "cachemind_fold_applied_offset",
             "Offset of the last record folded.",
@@ -54,6 +68,14 @@ class PrometheusFoldMetrics:
     def fold_lag(self, partition: Partition, records: int) -> None:
         """`records` at most are committed on the log and not folded yet."""
         self._lag.labels(partition).set(records)
+
+    def rolled_back(self, partition: Partition, status: RollbackStatus) -> None:
+        """One rollback ended; a quarantine is something to wake somebody for."""
+        self._rollbacks.labels(partition, status.value).inc()
+
+    def quarantined(self, partition: Partition, namespaces: int) -> None:
+        """So many namespaces are not to be served on this host."""
+        self._quarantined.labels(partition).set(namespaces)
 
     def progressed(self, partition: Partition, applied: Offset) -> None:
         """The store now holds everything up to `applied`."""

@@ -23,6 +23,7 @@ from cachemind.core.rollback_report import (
     Quarantine,
     RollbackProgress,
     RollbackReport,
+    RollbackStatus,
 )
 from cachemind.core.state import Change as Change
 from cachemind.core.state import ContextRow as ContextRow
@@ -199,6 +200,14 @@ class FoldMetrics(Protocol):
         """`records` at most are committed on the log and not folded yet."""
         ...
 
+    def rolled_back(self, partition: Partition, status: RollbackStatus) -> None:
+        """One rollback ended; a quarantine is something to wake somebody for."""
+        ...
+
+    def quarantined(self, partition: Partition, namespaces: int) -> None:
+        """So many namespaces are not to be served on this host."""
+        ...
+
     def progressed(self, partition: Partition, applied: Offset) -> None:
         """The store now holds everything up to `applied`."""
         ...
@@ -263,6 +272,10 @@ class StoreHistory(Protocol):
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
+        ...
+
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
         ...
 
 

@@ -64,6 +64,7 @@ class Place:
         self.seen: list[Offset] = []
         self.store = RocksStore(folder / "store", IDENTITY, MEMORY)
         self.checkpoints = RocksCheckpoints(folder / "checkpoints", IDENTITY, MEMORY)
+        self.metrics = Counted()
         self.folder_ = self.fold_of(self.store, self.checkpoints)
 
     @property
@@ -99,7 +100,7 @@ class Place:
             store,
             CODEC,
             DeadLetters(self.log.writer(), "wal"),
-            Counted(),
+            self.metrics,
             Rollbacks(self.sources_of(store, checkpoints), store, hooks),
             after,
         )
@@ -262,11 +263,14 @@ def test_where_nothing_leads_back_the_namespace_is_in_quarantine(
     found = place.store.quarantine(NS)
     assert found is not None
     assert found.offset == report.offset
+    assert place.metrics.rollbacks == {RollbackStatus.QUARANTINED: 1}
+    assert place.metrics.in_quarantine == 1
     # The partition goes on, and a rollback that can be done lifts it.
     place.put(stored("z"))
     assert place.store.quarantine(NS) == found
     lifted = place.back(0)
     assert lifted.status is RollbackStatus.COMMITTED
+    assert place.metrics.in_quarantine == 0
     assert place.store.quarantine(NS) is None
     assert place.responses() == {}
 

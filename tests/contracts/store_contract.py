@@ -366,10 +366,12 @@ class StoreContract:
             view.catch_up()
             assert store.quarantine(NS) == view.quarantine(NS) == expected
             assert view.quarantine(OTHER) is None
+            assert store.quarantined() == view.quarantined() == [NS]
             commit_end(store, refusal(offset))
         commit_end(store, replace(refusal(3), status=RollbackStatus.COMMITTED))
         view.catch_up()
         assert store.quarantine(NS) is view.quarantine(NS) is None
+        assert store.quarantined() == view.quarantined() == []
 
     def test_a_fence_is_seen_at_once_and_without_a_commit(self, site: Site) -> None:
         store = site.store()

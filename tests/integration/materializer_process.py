@@ -23,6 +23,7 @@ from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.agents.materializer import MaterializerDeps, run_materializer
 from cachemind.codec.codec import Codec
+from cachemind.core.rollback_report import RollbackStatus
 from cachemind.core.state import Effect
 from cachemind.types import Offset, Partition
 
@@ -77,6 +78,10 @@ class NoMetrics:
     def dead_lettered(self, partition: Partition, reason: str) -> None: ...
 
     def fold_lag(self, partition: Partition, records: int) -> None: ...
+
+    def rolled_back(self, partition: Partition, status: RollbackStatus) -> None: ...
+
+    def quarantined(self, partition: Partition, namespaces: int) -> None: ...
 
     def progressed(self, partition: Partition, applied: Offset) -> None: ...
 

@@ -10,6 +10,7 @@ from cachemind.adapters.memory_store import MemoryStore
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
 from cachemind.codec.codec import Codec
+from cachemind.core.rollback_report import RollbackStatus
 from cachemind.core.state import Effect
 from cachemind.events import Body
 from cachemind.ports import LogRecord
@@ -26,6 +27,8 @@ class Counted:
     def __init__(self) -> None:
         self.events: Counter[tuple[str, Effect]] = Counter()
         self.letters: Counter[str] = Counter()
+        self.rollbacks: Counter[RollbackStatus] = Counter()
+        self.in_quarantine = -1
         self.lags: dict[Partition, int] = {}
         self.applied: list[Offset] = []
 
@@ -37,6 +40,12 @@ class Counted:
 
     def fold_lag(self, partition: Partition, records: int) -> None:
         self.lags[partition] = records
+
+    def rolled_back(self, partition: Partition, status: RollbackStatus) -> None:
+        self.rollbacks[status] += 1
+
+    def quarantined(self, partition: Partition, namespaces: int) -> None:
+        self.in_quarantine = namespaces
 
     def progressed(self, partition: Partition, applied: Offset) -> None:
         self.applied.append(applied)

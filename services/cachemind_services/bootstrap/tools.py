@@ -21,6 +21,7 @@ from cachemind.agents.past import Sources
 from cachemind.agents.replay import fill
 from cachemind.agents.rollback import Rollbacks
 from cachemind.codec import Codec
+from cachemind.core.rollback_report import RollbackStatus
 from cachemind.core.state import Effect
 from cachemind.ports import LogFollower, LogReader, LogTimes, StoreInspector
 from cachemind.types import Offset, Partition
@@ -141,6 +142,12 @@ class Unmeasured:
         """Count nothing."""
 
     def fold_lag(self, partition: Partition, records: int) -> None:
+        """Count nothing."""
+
+    def rolled_back(self, partition: Partition, status: RollbackStatus) -> None:
+        """Count nothing."""
+
+    def quarantined(self, partition: Partition, namespaces: int) -> None:
         """Count nothing."""
 
     def progressed(self, partition: Partition, applied: Offset) -> None:

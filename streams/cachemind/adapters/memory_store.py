@@ -104,6 +104,10 @@ class MemoryStore:
         """Return why `namespace` must not be served, None where it may be."""
         return RowHistory(self.rows()).quarantine(namespace)
 
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
+        return RowHistory(self.rows()).quarantined()
+
     def fence(self, namespace: Namespace, offset: Offset) -> None:
         """Say that nothing older than `offset` may be served of `namespace`."""
         self._fences[namespace] = offset

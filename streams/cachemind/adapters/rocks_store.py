@@ -110,6 +110,10 @@ class RocksStore:
         """Return why `namespace` must not be served, None where it may be."""
         return RowHistory(self._rows).quarantine(namespace)
 
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
+        return RowHistory(self._rows).quarantined()
+
     def fence(self, namespace: Namespace, offset: Offset) -> None:
         """Say that nothing older than `offset` may be served of `namespace`."""
         self._doorbell.fence(namespace, offset)

@@ -108,6 +108,16 @@ class RowHistory:
         raw = self._rows.get(at)
         return None if raw is None else history_bytes.decode_quarantine(raw)
 
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
+        return _quarantined(self._rows)
+
+
+def _quarantined(rows: Rows) -> Sequence[Namespace]:
+    # A key is the kind of row, the name's length and the name.
+    found = scan_prefix(rows, store_rows.QUARANTINE)
+    return sorted(Namespace(key[2:].decode()) for key, _ in found)
+
 
 class RowEntries:
     """`EntryReader` over the rows of one namespace."""
@@ -248,6 +258,10 @@ class RowView:
         if namespace not in quarantines:
             quarantines[namespace] = RowHistory(self._rows).quarantine(namespace)
         return quarantines[namespace]
+
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
+        return RowHistory(self._rows).quarantined()
 
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries shown now, whatever comes later."""

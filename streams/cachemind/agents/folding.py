@@ -71,6 +71,7 @@ class Folder:
         self._after_commit = after_commit
         self.applied = store.applied()
         self.position = Offset(self.applied + 1)
+        metrics.quarantined(partition, len(store.quarantined()))
 
     def fold(self, records: Sequence[LogRecord]) -> int:
         """Fold `records`, oldest first; return how many were new.
@@ -138,13 +139,19 @@ class Folder:
     def _roll_back(self, envelope: Envelope, body: RolledBack, lsn: Lsn) -> None:
         """Do a rollback and commit it with its own offset, all or nothing."""
         if self._rollbacks is None:
-            raise FoldStopped(str(lsn), "this process cannot restore an earlier version")
+            raise FoldStopped(
+                str(lsn), "this process cannot restore an earlier version"
+            )
         batch = self._new_batch()
         step = self._rollbacks.step(envelope, body, lsn)
         batch.keep(envelope, step, lsn)
         self._rollbacks.committing()
         self._commit(batch)
         self._rollbacks.committed()
+        if step.report is not None:
+            self._metrics.rolled_back(self.partition, step.report.status)
+            quarantined = len(self._store.quarantined())
+            self._metrics.quarantined(self.partition, quarantined)
 
     def _decoded(self, record: LogRecord) -> Envelope:
         if record.value is None:
