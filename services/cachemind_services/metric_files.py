@@ -8,6 +8,7 @@ dies every half minute fills no disk, and what a dead process last said is remov
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,9 @@ sparse file, the kernel kills the writer (SIGBUS).
 """
 
 _LIVE: Final = ("gauge_livemax", "gauge_livesum")
+_NOTHING_USED: Final = bytes(8)
+"""The begin of a file says how much of it is used."""
+
 _KINDS: Final = ("counter", "histogram", *_LIVE)
 
 
@@ -43,9 +47,16 @@ def share_as(role: str) -> None:
 
 
 def forget_gauges(folder: Path, role: str) -> None:
-    """Remove what a process of `role` last said of itself; keep what it counted."""
+    """Drop what a process of `role` last said of itself; keep what it counted.
+
+    The files stay, as the disk may have no room for them any more.
+    """
     for kind in _LIVE:
-        (folder / f"{kind}_{role}.db").unlink(missing_ok=True)
+        with (
+            suppress(FileNotFoundError),
+            (folder / f"{kind}_{role}.db").open("r+b") as f,
+        ):
+            f.write(_NOTHING_USED)
 
 
 def _reserve(path: Path) -> None:

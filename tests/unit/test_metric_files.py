@@ -51,6 +51,8 @@ def test_what_a_dead_process_said_of_itself_is_forgotten(tmp_path: Path) -> None
 
 def test_the_disk_space_of_all_files_is_taken_at_the_start(tmp_path: Path) -> None:
     run_process(tmp_path)
+    forget_gauges(tmp_path, "gateway-0")
+    assert len(list(tmp_path.iterdir())) == 4
     for file in tmp_path.iterdir():
         assert file.stat().st_size == FILE_BYTES, file.name
         assert file.stat().st_blocks * 512 >= FILE_BYTES, file.name
