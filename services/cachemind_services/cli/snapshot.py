@@ -61,6 +61,11 @@ def run_create(arguments: argparse.Namespace) -> int:
         namespaces=arguments.only,
     )
     _print(arguments, [answer])
+    if arguments.ship:
+        # Imported here: commands that need no Kafka must not pay for it.
+        from cachemind_services.bootstrap.snapshots import ship
+
+        _print(arguments, [ship(settings, None, str(answer["snapshot_id"]))])
     return 0
 
 
@@ -115,6 +120,9 @@ def _add_create(
         type=_days,
         default=0,
         help="remove it after so many days; 0, the default: never by itself",
+    )
+    create.add_argument(
+        "--ship", action="store_true", help="send it to snapshot_url at once"
     )
     create.add_argument(
         "--only",
