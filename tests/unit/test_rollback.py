@@ -11,12 +11,14 @@ from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.store_rows import entry_key, touched_key, version_key
 from cachemind.agents.past import entries_at, ranges
 from cachemind.agents.rollback import preview, version_delta
+from cachemind.core import restoration
 from cachemind.core.delta import ChangeKind, Delta, EntryChange, delta
 from cachemind.core.digest import digest_of
 from cachemind.core.entry_bytes import encode
-from cachemind.core.fold import apply, totals
+from cachemind.core.fold import apply
+from cachemind.core.restoration import Restoration
 from cachemind.core.rollback import LOG_START, Base, NoEntries, Past, bases, plan
-from cachemind.core.rollback_check import require_valid
+from cachemind.core.rollback_check import require_entries, require_totals
 from cachemind.core.rollback_report import RollbackStatus, Strategy
 from cachemind.core.state import Entry, NamespaceState
 from cachemind.core.timeline import Branch, History, Span
@@ -140,8 +142,10 @@ def difference() -> Delta:
 
 
 def check(strategy: Strategy, changes: Delta) -> None:
-    after, _ = totals(whole(LIVE), by_key(LIVE).get, changes.entries())
-    require_valid(strategy, changes, after, whole(TARGET).digest, 2)
+    done = Restoration(whole(LIVE), strategy, keep_changes=False)
+    for change in changes.changes:
+        done.add(Delta((change,)))
+    require_totals(done.after, whole(TARGET).digest, 2)
 
 
 def test_a_delta_counts_what_becomes_of_entries() -> None:
@@ -185,24 +189,30 @@ def test_a_field_of_another_version_is_rejected(
 
 def test_an_entry_that_the_stores_bytes_would_change_is_rejected() -> None:
     odd = made("a", snapshot_id="AB" * 16)
-    state = whole([odd])
     changes = Delta((EntryChange(odd.exact_key, None, odd),))
     with pytest.raises(RollbackRejected, match="when it is stored"):
-        require_valid(Strategy.FIELD_HASH, changes, state, state.digest, 1)
+        require_entries(Strategy.FIELD_HASH, changes)
 
 
 def test_an_entry_at_anothers_key_is_rejected() -> None:
     odd = made("a")
-    state = whole([odd])
     changes = Delta((EntryChange(key("b"), None, odd),))
     with pytest.raises(RollbackRejected, match="own key"):
-        require_valid(Strategy.FIELD_HASH, changes, state, state.digest, 1)
+        require_entries(Strategy.FIELD_HASH, changes)
 
 
 def test_another_number_of_entries_is_rejected() -> None:
     state = whole([made("a")])
     with pytest.raises(RollbackRejected, match="1 entries where 2"):
-        require_valid(Strategy.FIELD_HASH, Delta(()), state, state.digest, 2)
+        require_totals(state, state.digest, 2)
+
+
+def test_more_than_this_process_may_hold_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restoration, "MAX_BYTES", 10)
+    with pytest.raises(RollbackRejected, match="at once"):
+        check(Strategy.FIELD_HASH, difference())
 
 
 # ---- the replay ---------------------------------------------------------------------

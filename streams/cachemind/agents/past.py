@@ -105,7 +105,13 @@ def entries_at(
     Raises: `UnknownVersion`; `RollbackRejected` where nothing that is kept leads
     there; `LogUnavailable`, `StoreError`.
     """
-    return recalled(sources, namespace, version, keys, lambda rebuilt: rebuilt)
+
+    def rebuilt(past: Past, base: Base) -> Rebuilt:
+        return Rebuilt(
+            entries=_asked(past, keys), base=base.offset, replayed=past.replayed
+        )
+
+    return recalled(sources, namespace, version, keys, rebuilt)
 
 
 def recalled(
@@ -113,10 +119,10 @@ def recalled(
     namespace: Namespace,
     version: Version,
     keys: Keys,
-    use: Callable[[Rebuilt], T],
+    use: Callable[[Past, Base], T],
     watch: Watch | None = None,
 ) -> T:
-    """Return what `use` makes of the entries as of `version`.
+    """Return what `use` makes of the entries as of `version`, which it may read.
 
     Each base is tried, the nearest first, until one leads to entries that `use`
     does not reject. Raises: as `entries_at`, with the reason of every base.
@@ -127,9 +133,10 @@ def recalled(
     told = watch or Unwatched()
     for base in bases(history, version, kept):
         try:
-            found = _rebuilt(sources, namespace, history, base, version, keys, told)
-            told.rebuilt()
-            return use(found)
+            with _opened(sources, namespace, base) as entries:
+                past = Past(namespace, entries, keys)
+                _replay(sources, namespace, history, base, version, past, told)
+                return use(past, base)
         except (RollbackRejected, CheckpointRefused) as error:
             problem = error.reason if isinstance(error, RollbackRejected) else error
             problems.append(f"from {_name(base)}: {problem}")
@@ -137,26 +144,22 @@ def recalled(
     raise RollbackRejected("; ".join(problems))
 
 
-def _rebuilt(
+def _replay(
     sources: Sources,
     namespace: Namespace,
     history: History,
     base: Base,
     version: Version,
-    keys: Keys,
+    past: Past,
     watch: Watch,
-) -> Rebuilt:
+) -> None:
     spans = history.path(base.version, version)
-    with _opened(sources, namespace, base) as entries:
-        past = Past(namespace, entries, keys)
-        watch.base_opened(base, sum(map(len, spans)))
-        # Nobody has to read what nothing is asked of.
-        for span in spans if keys is None or keys else ():
-            for part in _parts(span):
-                _follow(sources, namespace, past, part, watch)
-        return Rebuilt(
-            entries=_asked(past, keys), base=base.offset, replayed=past.replayed
-        )
+    watch.base_opened(base, sum(map(len, spans)))
+    # Nobody has to read what nothing is asked of.
+    for span in spans if past.is_asked else ():
+        for part in _parts(span):
+            _follow(sources, namespace, past, part, watch)
+    watch.rebuilt()
 
 
 def _asked(past: Past, keys: Keys) -> Mapping[ExactKey, Entry | None]:

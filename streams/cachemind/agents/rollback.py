@@ -15,15 +15,16 @@ goes on as everywhere else, its entries are not to be served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cachemind.agents.past import Rebuilt, Sources, Watch, recalled, recorded_at
+from cachemind.agents.past import Sources, Watch, entries_at, recalled, recorded_at
 from cachemind.core.delta import ChangeKind, Delta, delta
-from cachemind.core.fold import apply, restored, totals, unchanged
-from cachemind.core.rollback import Base, Keys, Plan, plan
-from cachemind.core.rollback_check import require_valid
+from cachemind.core.fold import apply, restored, unchanged
+from cachemind.core.restoration import Restoration
+from cachemind.core.rollback import Base, Keys, Past, Plan, plan
+from cachemind.core.rollback_check import require_totals
 from cachemind.core.rollback_report import (
     NO_BASE,
     REASON_CHARS,
@@ -33,12 +34,11 @@ from cachemind.core.rollback_report import (
     RollbackStatus,
     Strategy,
 )
-from cachemind.core.state import Effect, Entry, NamespaceState, Step
+from cachemind.core.state import Effect, EntryReader, Step
 from cachemind.errors import LogError, RollbackRejected, UnknownVersion
 from cachemind.events import Envelope, RolledBack
 from cachemind.ports import GroupOffsets, RollbackProgressBoard, StoreWriter
 from cachemind.types import (
-    ContextKey,
     EventId,
     ExactKey,
     Lsn,
@@ -51,6 +51,9 @@ log = logging.getLogger(__name__)
 
 VALID: Final = "valid"
 VERDICT_CHARS: Final = 1000
+PART_KEYS: Final = 1_000
+"""Keys that are looked at together: what is held of both versions at a time."""
+
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -99,16 +102,28 @@ def preview(
     Raises: `UnknownVersion` for a version that never was; `RollbackRejected` where
     nothing that is kept leads there; `LogUnavailable`, `StoreError`.
     """
-    return _prepared(sources, namespace, target, strategy, watch).preview
+    prepared = _prepared(sources, namespace, target, strategy, watch, keep_changes=True)
+    done = prepared.restoration
+    return RollbackPreview(
+        namespace=namespace,
+        plan=prepared.plan,
+        delta=Delta(tuple(done.changes)),
+        base=prepared.base,
+        replayed=prepared.replayed,
+        digest=done.after.digest,
+        entries=done.after.entries,
+        strategy=strategy,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A validated rollback, and what its step is made of: see `fold.restored`."""
+    """A validated rollback."""
 
-    preview: RollbackPreview
-    after: NamespaceState
-    left: Mapping[ExactKey, ContextKey]
+    plan: Plan
+    restoration: Restoration
+    base: Offset
+    replayed: int
 
 
 def _prepared(
@@ -117,31 +132,35 @@ def _prepared(
     target: Version,
     strategy: Strategy,
     watch: Watch | None,
+    *,
+    keep_changes: bool,
 ) -> _Prepared:
     store = sources.store
     way = plan(store.history(namespace), target)
     keys = _keys(sources, namespace, way)
-    before = _live(sources, namespace, keys)
     recorded = recorded_at(store, namespace, target)
+    live, state = store.reader(namespace), store.namespace(namespace)
 
-    def checked(found: Rebuilt) -> _Prepared:
-        differing = delta({*before, *found.entries}, before, found.entries)
-        live = store.namespace(namespace)
-        after, left = totals(live, before.get, differing.entries())
-        require_valid(strategy, differing, after, *recorded)
-        shown = RollbackPreview(
-            namespace=namespace,
-            plan=way,
-            delta=differing,
-            base=found.base,
-            replayed=found.replayed,
-            digest=after.digest,
-            entries=after.entries,
-            strategy=strategy,
+    def checked(past: Past, base: Base) -> _Prepared:
+        done = Restoration(state, strategy, keep_changes=keep_changes)
+        for part in _parts(_all_keys(live, past) if keys is None else sorted(keys)):
+            before = {key: live.entry(key) for key in part}
+            done.add(delta(part, before, {key: past.entry(key) for key in part}))
+        require_totals(done.after, *recorded)
+        return _Prepared(
+            plan=way, restoration=done, base=base.offset, replayed=past.replayed
         )
-        return _Prepared(preview=shown, after=after, left=left)
 
     return recalled(sources, namespace, target, keys, checked, watch)
+
+
+def _all_keys(*readers: EntryReader) -> Sequence[ExactKey]:
+    return sorted({entry.exact_key for each in readers for entry in each.entries()})
+
+
+def _parts(keys: Sequence[ExactKey]) -> Iterator[Sequence[ExactKey]]:
+    for start in range(0, len(keys), PART_KEYS):
+        yield keys[start : start + PART_KEYS]
 
 
 def version_delta(
@@ -154,7 +173,7 @@ def version_delta(
     touched = (sources.store.touched(namespace, span) for span in spans)
     keys = {key for found in touched for each in found.values() for key in each}
     before, after = (
-        recalled(sources, namespace, version, keys, lambda found: found.entries)
+        entries_at(sources, namespace, version, keys).entries
         for version in (one, other)
     )
     return delta(keys, before, after)
@@ -170,15 +189,6 @@ def _keys(sources: Sources, namespace: Namespace, way: Plan) -> Keys:
         for keys in store.touched(namespace, span).values():
             found.update(keys)
     return found
-
-
-def _live(
-    sources: Sources, namespace: Namespace, keys: Keys
-) -> Mapping[ExactKey, Entry | None]:
-    reader = sources.store.reader(namespace)
-    if keys is None:
-        return {entry.exact_key: entry for entry in reader.entries()}
-    return {key: reader.entry(key) for key in sorted(keys)}
 
 
 # ---- doing it -----------------------------------------------------------------------
@@ -268,24 +278,27 @@ class Rollbacks:
         hooks, namespace = self._hooks, envelope.namespace
         watch = _Watch(self._sources, hooks, body.rollback_id, namespace, lsn.offset)
         ready = _prepared(
-            self._sources, namespace, body.to_version, hooks.strategy, watch
+            self._sources,
+            namespace,
+            body.to_version,
+            hooks.strategy,
+            watch,
+            keep_changes=False,
         )
         watch.validated()
-        found = ready.preview
-        step = restored(
-            ready.after, envelope, body, lsn, found.delta.entries(), ready.left
-        )
+        done = ready.restoration
+        step = restored(done.after, envelope, body, lsn, done.entries, done.left)
         report = self._report(body, lsn, step, began_ns, VALID)
         return replace(
             step,
             report=replace(
                 report,
                 status=RollbackStatus.COMMITTED,
-                restored=found.restored,
-                removed=found.removed,
-                changed=found.changed,
-                replayed=found.replayed,
-                base=found.base,
+                restored=done.counts[ChangeKind.RESTORED],
+                removed=done.counts[ChangeKind.REMOVED],
+                changed=done.counts[ChangeKind.CHANGED],
+                replayed=ready.replayed,
+                base=ready.base,
             ),
         )
 

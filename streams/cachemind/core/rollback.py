@@ -96,6 +96,11 @@ class Past:
         self._overlay = Overlay(base)
         self.replayed = 0
 
+    @property
+    def is_asked(self) -> bool:
+        """Return whether there is a key that somebody asks about."""
+        return self._keys is None or bool(self._keys)
+
     def concerned(self, touched: Iterable[ExactKey]) -> frozenset[ExactKey]:
         """Return those of `touched` that are asked about."""
         found = frozenset(touched)

@@ -27,14 +27,8 @@ from cachemind.core.state import Entry, NamespaceState
 from cachemind.errors import RollbackRejected
 
 
-def require_valid(
-    strategy: Strategy, delta: Delta, after: NamespaceState, digest: int, entries: int
-) -> None:
-    """Check a rollback's outcome `after` against the target's `digest` and `entries`.
-
-    Raises: `RollbackRejected`.
-    """
-    require_totals(after, digest, entries)
+def require_entries(strategy: Strategy, delta: Delta) -> None:
+    """Check each restored entry for itself. Raises: `RollbackRejected`."""
     for change in delta.changes:
         if change.after is not None and change.after.exact_key != change.key:
             raise RollbackRejected("an entry is not at its own key")
@@ -48,7 +42,10 @@ def require_valid(
 
 
 def require_totals(after: NamespaceState, digest: int, entries: int) -> None:
-    """Check the totals alone. Raises: `RollbackRejected`."""
+    """Check a rollback's outcome against what its target's row says.
+
+    Raises: `RollbackRejected`.
+    """
     if after.digest != digest:
         found, expected = to_hex(after.digest), to_hex(digest)
         raise RollbackRejected(f"digest {found} where {expected} was recorded")
