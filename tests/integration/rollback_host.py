@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +16,7 @@ import httpx
 
 from cachemind.core.partitioner import partition_of
 from cachemind.types import Namespace
-from tests.bench.running import free_port, wait_for
+from tests.bench.running import wait_for
 from tests.integration.serving import Serving, eventually, run_cli
 
 CHAT = "/v1/chat/completions"
@@ -110,19 +110,22 @@ def cli(host: Serving, *words: str) -> subprocess.CompletedProcess[str]:
 def second_gateway(
     host: Serving, upstream: str, namespace: Namespace
 ) -> Iterator[Shop]:
-    """Serve another namespace from the same data folder and log."""
-    port = free_port()
-    argv = [sys.executable, "-m", "cachemind_services.cli.main", "gateway"]
-    argv += ["--upstream", upstream, "--port", str(port), "--encoder", "off"]
-    argv += ["--data-dir", str(host.data_dir), "--namespace", namespace]
-    process = subprocess.Popen(argv, env={**os.environ})
-    try:
-        wait_for(f"http://127.0.0.1:{port}/readyz", 60)
-        with Shop(f"http://127.0.0.1:{port}") as shop:
-            yield shop
-    finally:
-        process.terminate()
-        process.wait(20)
+    """Serve another namespace from the same data folder and log: a lone worker."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        argv = [sys.executable, "-m", "cachemind_services.cli.main", "gateway-worker"]
+        argv += [f"--fd={listener.fileno()}", "--number=7", "--encoder=off"]
+        argv += [f"--upstream={upstream}", f"--namespace={namespace}"]
+        argv += [f"--data-dir={host.data_dir}"]
+        process = subprocess.Popen(argv, pass_fds=[listener.fileno()])
+        try:
+            wait_for(url + "/readyz", 60)
+            with Shop(url) as shop:
+                yield shop
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 @dataclass
