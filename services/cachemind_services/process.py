@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 from typing import Final
 
 from cachemind.errors import CacheError
@@ -27,6 +28,14 @@ def stop_with_parent(parent_pid: int) -> None:
         raise CacheError(f"prctl failed: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         raise CacheError(f"parent process {parent_pid} is gone")
+
+
+def end_on_sigterm() -> None:
+    """Have SIGTERM end the process in order, with 0, until a loop takes it over.
+
+    A service that is stopped while it starts was stopped, it did not fail.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def tune_collector() -> None:

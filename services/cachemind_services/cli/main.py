@@ -13,7 +13,12 @@ from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 from cachemind import __version__
-from cachemind.errors import CacheError, InvalidRequest, InvalidSetting
+from cachemind.errors import (
+    CacheError,
+    InvalidRequest,
+    InvalidSetting,
+    TopicMisconfigured,
+)
 from cachemind_services.cli import (
     brokers,
     demos,
@@ -90,14 +95,20 @@ def main(argv: Sequence[str]) -> int:
         if arguments.parent_pid is not None:
             stop_with_parent(arguments.parent_pid)
         return cast(int, arguments.run(arguments))
-    except (InvalidSetting, InvalidRequest) as error:
-        print(f"cachemind: {error}", file=sys.stderr)
-        return EXIT_USAGE
     except CacheError as error:
         print(f"cachemind: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return exit_code(error)
     except (KeyboardInterrupt, BrokenPipeError):
         return EXIT_FAILED
+
+
+def exit_code(error: CacheError) -> int:
+    """Return `EXIT_USAGE` where trying again cannot help, else `EXIT_FAILED`.
+
+    A supervisor stops at the first and tries again after the second.
+    """
+    hopeless = isinstance(error, InvalidSetting | InvalidRequest | TopicMisconfigured)
+    return EXIT_USAGE if hopeless else EXIT_FAILED
 
 
 def entry() -> None:

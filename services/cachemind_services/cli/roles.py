@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cachemind_services.cli.options import SERVICE, add_settings, settings_from
-from cachemind_services.process import tune_collector
+from cachemind_services.process import end_on_sigterm, tune_collector
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,6 +24,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run_materializer(arguments: argparse.Namespace) -> int:
     """Fold until told to stop. Exit 0, or 3 where the watchdog ended it."""
+    end_on_sigterm()
     # Imported here: the other commands must not pay for Faust.
     from cachemind_services.bootstrap import materializer
     from cachemind_services.metric_files import share_as
@@ -35,6 +36,7 @@ def run_materializer(arguments: argparse.Namespace) -> int:
 
 def run_worker(arguments: argparse.Namespace) -> int:
     """Serve HTTP on inherited sockets until told to stop."""
+    end_on_sigterm()
     # Imported here: the other commands must not pay for the encoder.
     from cachemind_services.gateway import worker
     from cachemind_services.metric_files import share_as

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from cachemind_services.cli.options import SERVICE, add_settings, settings_from
 from cachemind_services.host import Plan, plan_gateway, plan_serve
+from cachemind_services.process import end_on_sigterm
 from cachemind_services.settings import Settings
 from cachemind_services.supervisor import run_until_signalled
 
@@ -39,6 +40,7 @@ def run_gateway(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, planner: Planner) -> int:
+    end_on_sigterm()
     with ExitStack() as open_sockets:
         plan = planner(settings_from(arguments), open_sockets)
         for url in plan.urls:
