@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from cachemind.codec.export import json_value, write_avro, write_json_lines
-from cachemind.core.delta import EntryChange
-from cachemind.core.entry_diff import changed_fields, changes
+from cachemind.core.entry_diff import changes
 from cachemind.core.partitioner import partition_of
-from cachemind.core.state import Entry, NamespaceState
 from cachemind.errors import InvalidRequest
 from cachemind.ports import StoreInspector
-from cachemind.types import HASH_BYTES, ExactKey, Namespace, Offset, Partition, Version
+from cachemind.types import HASH_BYTES, ExactKey, Namespace, Version
 from cachemind_services.cli.options import LOG, add_settings, settings_from
+from cachemind_services.cli.replay_shown import (
+    change_line,
+    change_row,
+    progress_bar,
+    state_row,
+)
 from cachemind_services.settings import Settings
 from cachemind_services.sockets import bind_tcp, url_of
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
 _FLAGS: Final = (*LOG, "partitions", "production", "snapshot_url", "secret_file")
 _READING: Final = ("encoder", "similarity_threshold", "embed_deadline_ms")
-BAR_CHARS: Final = 30
-REDRAW_S: Final = 0.1
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_from(arguments)
     if _is_asked(arguments):
-        with open_log(settings) as log, _bar() as progress:
+        with open_log(settings) as log, progress_bar() as progress:
             replay = materialise(log, _point(arguments, log), progress)
     else:
         replay = newest(settings, arguments.replay)
@@ -91,14 +91,14 @@ def _tell(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
         "replay": replay.as_of.name,
         "folder": str(replay.folder),
         "ends": [f"{p}@{end}" for p, end in sorted(replay.as_of.ends.items())],
-        "namespaces": [_state(state) for state in states],
+        "namespaces": [state_row(state) for state in states],
     }
     if arguments.json:
         print(json.dumps(shown))
         return 0
     print(f"replay {replay.as_of.name} in {replay.folder}")
     for state in states:
-        told = _state(state)
+        told = state_row(state)
         print("  ".join(f"{name}={value}" for name, value in told.items()))
     return 0
 
@@ -169,9 +169,9 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
         live = opened.enter_context(open_inspectors(settings, None))[partition]
         live.catch_up()
         for change in changes(then.entries(namespace), live.entries(namespace)):
-            told = _change(change)
+            told = change_row(change)
             counts[str(told["change"])] += 1
-            print(json.dumps(told) if arguments.json else _change_line(told))
+            print(json.dumps(told) if arguments.json else change_line(told))
     summary = ", ".join(f"{count} {word}" for word, count in counts.items())
     print(f"since {replay.as_of.name}: {summary}", file=sys.stderr)
     return 0
@@ -279,91 +279,3 @@ def _output(path: Path | None) -> Iterator[IO[bytes]]:
     with scratch.open("wb") as out:
         yield out
     scratch.replace(path)
-
-
-# ---- what is shown ------------------------------------------------------------------
-
-
-def _state(state: NamespaceState) -> dict[str, object]:
-    return {
-        "namespace": state.namespace,
-        "version": state.version,
-        "timeline": state.timeline,
-        "entries": state.entries,
-        "digest": f"{state.digest:064x}",
-    }
-
-
-def _change(change: EntryChange) -> dict[str, Any]:
-    word = "added" if change.before is None else "removed"
-    told: dict[str, Any] = {"key": change.key.hex()}
-    if change.before is None or change.after is None:
-        entry = change.after or change.before
-        return told | {"change": word} | _of(entry)
-    fields = changed_fields(change)
-    return told | {
-        "change": "changed",
-        "fields": {
-            name: [
-                _plain(getattr(change.before, name)),
-                _plain(getattr(change.after, name)),
-            ]
-            for name in fields
-        },
-    }
-
-
-def _of(entry: Entry | None) -> dict[str, Any]:
-    if entry is None:
-        return {}
-    return {"version": entry.version, "model": entry.model, "prompt": entry.prompt}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value.hex()
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
-def _change_line(told: dict[str, Any]) -> str:
-    marks = {"added": "+", "removed": "-", "changed": "~"}
-    head = f"{marks[told['change']]} {told['key'][:16]}"
-    if "fields" not in told:
-        return f"{head}  version {told['version']}  {told['model']}  {told['prompt']!r}"
-    lines = [
-        f"    {name}: {old!r} -> {new!r}" for name, (old, new) in told["fields"].items()
-    ]
-    return "\n".join([head, *lines])
-
-
-@contextmanager
-def _bar() -> Iterator[Any]:
-    """Yield what draws how far a replay is, on a terminal's error output."""
-    shows = sys.stderr.isatty()
-    drawn_s = 0.0
-
-    def draw(partition: Partition, began: Offset, at: Offset, end: Offset) -> None:
-        nonlocal drawn_s
-        now_s = time.monotonic()
-        if at < end and now_s - drawn_s < REDRAW_S:
-            return
-        drawn_s = now_s
-        line = bar(partition, began, at, end)
-        width = shutil.get_terminal_size().columns - 1
-        print(line[:width], end="\r" if shows else "\n", file=sys.stderr, flush=True)
-
-    yield draw
-    if shows:
-        print(file=sys.stderr)
-
-
-def bar(partition: Partition, began: Offset, at: Offset, end: Offset) -> str:
-    """Return one line that says how much of a partition is replayed."""
-    span = max(end - began, 1)
-    done = min(max(at - began, 0), span)
-    full = BAR_CHARS * done // span
-    drawn = "#" * full + "." * (BAR_CHARS - full)
-    return f"partition {partition} [{drawn}] {100 * done // span:3d}%  {at} of {end}"

@@ -160,7 +160,7 @@ def _print(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> 
 def render(row: Mapping[str, Any]) -> str:
     """Return one line of what a snapshot, or something done to one, is."""
     return "  ".join(
-        f"{name}={_shown(name, value)}"
+        f"{name.removesuffix('_at_ns').removesuffix('_bytes')}={_shown(name, value)}"
         for name, value in row.items()
         if value not in (None, "", [])
     )
