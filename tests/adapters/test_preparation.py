@@ -13,6 +13,7 @@ from cachemind.adapters.group_memory import GroupMemory
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
+from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_rows import FORMAT
 from cachemind.adapters.store_swap import is_empty
@@ -30,6 +31,7 @@ from cachemind_services.bootstrap.preparation import (
 )
 from cachemind_services.settings import Settings
 from tests.adapters.rocks_writing import IDENTITY, fold_batch
+from tests.endless_log import NAMESPACES
 
 ZERO = Partition(0)
 MEMORY = RocksMemory(cache_bytes=8 << 20, write_buffer_bytes=8 << 20)
@@ -253,6 +255,29 @@ def test_a_group_moved_back_takes_the_store_to_before_that(host: Host) -> None:
     assert host.memory.load() == {ZERO: high.offset}
     forget_replaced(host.settings)
     assert not host.path.with_name("0.before").exists()
+
+
+def test_until_it_is_caught_up_nothing_older_is_served(host: Host) -> None:
+    _, high = host.fold(20, 20)
+    host.memory.save({ZERO: Offset(high.offset + 1)})
+    host.prepare(group=Group(high.offset))
+    store = host.opened()
+    view = RocksView(host.path, MEMORY)
+    assert view.catch_up() < high.offset
+    assert {view.fenced_at(name) for name in NAMESPACES} == {high.offset}
+    view.close()
+    store.close()
+
+
+def test_a_store_that_was_not_replaced_is_not_fenced(host: Host) -> None:
+    host.fold(20)
+    host.prepare()
+    store = host.opened()
+    view = RocksView(host.path, MEMORY)
+    view.catch_up()
+    assert {view.fenced_at(name) for name in NAMESPACES} == {-1}
+    view.close()
+    store.close()
 
 
 def test_it_is_followed_once(host: Host) -> None:

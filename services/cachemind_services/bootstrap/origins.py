@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cachemind.adapters.checkpoints import RocksCheckpoints
+from cachemind.adapters.doorbell import NAME as DOORBELL
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_rows import FORMAT
@@ -125,6 +126,7 @@ def of_snapshot(
                 f"writes {FORMAT}",
             )
         store.fetch_into(manifest, partition, folder)
+        (folder / DOORBELL).unlink(missing_ok=True)  # of the host that shipped it
 
     return Origin(
         offset=manifest.partitions[partition].offset,

@@ -2,7 +2,8 @@
 
 1. A replacement that was cut off is finished.
 2. A partition whose group offset somebody moved back, with Kafka's own tools, gets
-   the newest sound checkpoint at or below that offset, or begins anew.
+   the newest sound checkpoint at or below that offset, or begins anew. Readers serve
+   nothing from it until it is where the former store was.
 3. A partition without a store gets the newest sound checkpoint or shipped snapshot.
 
 The log brings all of them to its end. What was replaced is kept until then.
@@ -11,14 +12,18 @@ The log brings all of them to its end. What was replaced is kept until then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from cachemind.adapters.doorbell import Doorbell
 from cachemind.adapters.file_lock import exclusive
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.store_swap import (
     forget_before,
     is_empty,
@@ -109,13 +114,15 @@ def _moved(
 def _rewind(path: Path, place: Lsn, first: Offset, found: Sequence[Origin]) -> None:
     """Make the store at `path` one of before `place`; the log begins at `first`."""
     logger.warning("the group was moved back to %s", place)
-    if restore(path, found) is not None:
+    shown = _applied(path)
+    fenced = [replace(one, fill=_fenced(one.fill, shown)) for one in found]
+    if restore(path, fenced) is not None:
         return
     if first == 0:
         logger.warning(
             "partition %d is folded anew from the log's start", place.partition
         )
-        replace_store(path, lambda _: None)
+        replace_store(path, _fenced(lambda _: None, shown))
         return
     logger.error(
         "no sound checkpoint is at or below %s and the log begins at %d: "
@@ -123,3 +130,26 @@ def _rewind(path: Path, place: Lsn, first: Offset, found: Sequence[Origin]) -> N
         place,
         first,
     )
+
+
+def _fenced(fill: Callable[[Path], None], shown: Offset) -> Callable[[Path], None]:
+    """Return `fill`, and that readers serve nothing of it until it is at `shown`.
+
+    They have shown that much: what was invalidated since must not come back to them.
+    """
+
+    def both(folder: Path) -> None:
+        fill(folder)
+        bell = Doorbell(folder, owner=True)
+        bell.fence_all(shown)
+        bell.close()
+
+    return both
+
+
+def _applied(path: Path) -> Offset:
+    """Return how far the store at `path` is, -1 where there is none."""
+    if is_empty(path):
+        return Offset(-1)
+    with closing(RocksView(path, RocksMemory())) as view:
+        return view.catch_up()

@@ -53,6 +53,11 @@ class Doorbell:
         slot = _slot(namespace)
         self._word[slot] = max(self._word[slot], offset + 1)
 
+    def fence_all(self, offset: Offset) -> None:
+        """Say that state from before `offset` must not be served of any namespace."""
+        for slot in range(1, 1 + FENCES):
+            self._word[slot] = max(self._word[slot], offset + 1)
+
     def fenced_at(self, namespace: Namespace) -> Offset:
         """Return the offset that `namespace` is fenced at, -1 where it never was."""
         return Offset(self._word[_slot(namespace)] - 1)
