@@ -266,8 +266,13 @@ class StoreHistory(Protocol):
         """Return the keys whose entries each version in `span` changed."""
         ...
 
-    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet."""
+    def rollback_report(
+        self, rollback_id: EventId, namespace: Namespace | None = None
+    ) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet.
+
+        Without a `namespace`, of the first one that has a rollback with this id.
+        """
         ...
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:

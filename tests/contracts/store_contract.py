@@ -354,6 +354,8 @@ class StoreContract:
         view.catch_up()
         for reading in (store, view):
             assert reading.rollback_report(report.rollback_id) == report
+            assert reading.rollback_report(report.rollback_id, NS) == report
+            assert reading.rollback_report(report.rollback_id, OTHER) is None
             assert reading.rollback_report(event_id("other")) is None
             assert reading.quarantine(NS) is None
 

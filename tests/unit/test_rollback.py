@@ -25,7 +25,7 @@ from cachemind.core.timeline import Branch, History, Span
 from cachemind.errors import LogUnavailable, RollbackRejected, UnknownVersion
 from cachemind.events import Body
 from cachemind.ports import LogReader, LogRecord
-from cachemind.types import ExactKey, Offset, Partition, Timeline, Version
+from cachemind.types import ExactKey, Namespace, Offset, Partition, Timeline, Version
 from tests.fold_cases import (
     NS,
     PARTITION,
@@ -358,6 +358,20 @@ def test_two_versions_are_compared_whatever_side_they_are_on() -> None:
         (c.after, c.before) for c in there.changes
     ]
     assert version_delta(bench.sources, NS, v(1), v(4)).changes == ()
+
+
+def test_one_rollback_id_in_two_namespaces_is_two_rollbacks() -> None:
+    other = Namespace("shop2")
+    bench = RollbackBench()
+    back = rolled_back(0, "one id")
+    for name in (NS, other):
+        bench.fold(envelope(stored("a"), f"s {name}", namespace=name))
+        bench.fold(envelope(back, f"r {name}", namespace=name))
+        assert bench.store.namespace(name).entries == 0
+    for name in (NS, other):
+        report = bench.store.rollback_report(back.rollback_id, name)
+        assert report is not None
+        assert (report.namespace, report.status.value) == (name, "committed")
 
 
 def test_a_version_that_never_was_cannot_be_looked_at() -> None:

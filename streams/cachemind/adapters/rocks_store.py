@@ -102,9 +102,14 @@ class RocksStore:
         """Return the keys whose entries each version in `span` changed."""
         return RowHistory(self._rows).touched(namespace, span)
 
-    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet."""
-        return RowHistory(self._rows).rollback_report(rollback_id)
+    def rollback_report(
+        self, rollback_id: EventId, namespace: Namespace | None = None
+    ) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet.
+
+        Without a `namespace`, of the first one that has a rollback with this id.
+        """
+        return RowHistory(self._rows).rollback_report(rollback_id, namespace)
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""

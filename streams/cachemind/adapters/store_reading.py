@@ -97,10 +97,19 @@ class RowHistory:
             for key, raw in found
         }
 
-    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet."""
-        raw = self._rows.get(store_rows.report_key(rollback_id))
-        return None if raw is None else history_bytes.decode_report(rollback_id, raw)
+    def rollback_report(
+        self, rollback_id: EventId, namespace: Namespace | None = None
+    ) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet.
+
+        Without a `namespace`, of the first one that has a rollback with this id.
+        """
+        prefix = store_rows.report_prefix(rollback_id)
+        if namespace is not None:
+            prefix = store_rows.report_key(rollback_id, namespace)
+        for _, raw in scan_prefix(self._rows, prefix):
+            return history_bytes.decode_report(rollback_id, raw)
+        return None
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
@@ -248,9 +257,14 @@ class RowView:
         """Return the keys whose entries each version in `span` changed."""
         return RowHistory(self._rows).touched(namespace, span)
 
-    def rollback_report(self, rollback_id: EventId) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet."""
-        return RowHistory(self._rows).rollback_report(rollback_id)
+    def rollback_report(
+        self, rollback_id: EventId, namespace: Namespace | None = None
+    ) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet.
+
+        Without a `namespace`, of the first one that has a rollback with this id.
+        """
+        return RowHistory(self._rows).rollback_report(rollback_id, namespace)
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""

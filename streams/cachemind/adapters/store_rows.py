@@ -14,7 +14,7 @@ length byte and the name, so that no namespace's rows start with another's.
     08 offset[8]                              seal of the newest commit, empty
     09 NAMESPACE version[8]                   keys that the version changed
     0a NAMESPACE version[8]                   target of the rollback that it is
-    0b rollback_id[16]                        `RollbackReport`
+    0b rollback_id[16] NAMESPACE              `RollbackReport`
     0c NAMESPACE                              `Quarantine`, where there is one
 
 The applied offset stays at one key, the seal is under a new key with each commit. A
@@ -104,8 +104,13 @@ def target_key(namespace: Namespace, version: int) -> bytes:
     return in_namespace(TARGET, namespace) + pack_u64(version)
 
 
-def report_key(rollback_id: EventId) -> bytes:
-    """Return where the report of a rollback is."""
+def report_key(rollback_id: EventId, namespace: Namespace) -> bytes:
+    """Return where the report of a namespace's rollback is."""
+    return in_namespace(report_prefix(rollback_id), namespace)
+
+
+def report_prefix(rollback_id: EventId) -> bytes:
+    """Return what the keys of all reports of one rollback id start with."""
     return REPORT + rollback_id
 
 
@@ -196,7 +201,8 @@ def _history(namespace: Namespace, total: Mutations) -> Iterator[Row]:
         if row.target is not None:
             yield target_key(namespace, at), history_bytes.encode_target(row.target)
     for report in total.reports:
-        yield report_key(report.rollback_id), history_bytes.encode_report(report)
+        at_report = report_key(report.rollback_id, namespace)
+        yield at_report, history_bytes.encode_report(report)
     if total.ended is not None:
         yield in_namespace(QUARANTINE, namespace), _quarantine(total.ended)
 
