@@ -30,7 +30,7 @@ from cachemind.types import (
     Sha256,
     Version,
 )
-from tests.gateways import NAMESPACE, PARTITIONS, World, gateway
+from tests.gateways import NAMESPACE, PARTITIONS, World, another_worker, gateway
 from tests.upstreams import ScriptedUpstream, served, wait_until
 
 PARTITION = Partition(partition_of(NAMESPACE.encode(), PARTITIONS))
@@ -362,34 +362,38 @@ def test_without_the_log_a_rollback_is_unavailable(api: Api) -> None:
     assert api.get("/v1/versions").status_code == 200
 
 
-def test_a_slow_fold_gets_202_and_then_the_report(api: Api) -> None:
-    url = api.world.url + "/v1/rollback?to_version=3"
-    answer = httpx.post(url, headers={"prefer": "respond-async"}, timeout=20)
-    assert answer.status_code == 202
-    running = answer.json()
-    assert running["status"] == "running"
-    where = answer.headers["location"]
-    assert where == f"/v1/rollbacks/{running['rollback_id']}"
-    wait_until(lambda: api.get(where).json()["status"] == "committed")
+def test_a_slow_fold_gets_202_and_any_worker_tells_how_it_goes(api: Api) -> None:
+    with served(ScriptedUpstream()) as url, another_worker(api.world, url) as other:
+        api.world.fold.pause()
+        asked = f"{api.world.url}/v1/rollback?to_version=3"
+        answer = httpx.post(asked, headers={"prefer": "wait=0"}, timeout=20)
+        assert answer.status_code == 202, answer.text
+        running = answer.json()
+        where = answer.headers["location"]
+        assert where == f"/v1/rollbacks/{running['rollback_id']}"
+        for worker in (api.world.url, other):
+            shown = httpx.get(worker + where, timeout=20).json()
+            assert (shown["status"], shown["lsn"]) == ("running", running["lsn"])
+            assert shown["progress"] is None
+        api.world.fold.progress = RollbackProgress(
+            rollback_id=EventId(UUID(running["rollback_id"]).bytes),
+            namespace=NAMESPACE,
+            offset=Offset(9),
+            phase=RollbackPhase.REPLAYING,
+            base=Offset(3),
+            replayed=40,
+            total=100,
+        )
+        progress = {"phase": "replaying", "base": 3, "replayed": 40, "total": 100}
+        assert httpx.get(other + where, timeout=20).json()["progress"] == progress
+        api.world.fold.resume()
+        wait_until(lambda: api.get(where).json()["status"] == "committed")
 
 
-def test_a_running_rollback_tells_how_far_it_is(api: Api) -> None:
-    rollback_id = EventId(uuid4().bytes)
-    api.world.fold.progress = RollbackProgress(
-        rollback_id=rollback_id,
-        namespace=NAMESPACE,
-        offset=Offset(9),
-        phase=RollbackPhase.REPLAYING,
-        base=Offset(3),
-        replayed=40,
-        total=100,
-    )
-    shown = api.get(f"/v1/rollbacks/{UUID(bytes=rollback_id)}").json()
-    assert shown["status"] == "running"
-    progress = {"phase": "replaying", "base": 3, "replayed": 40, "total": 100}
-    assert shown["progress"] == progress
-    other = api.get(f"/v1/rollbacks/{uuid4()}")
-    assert problem(other) == (404, "id", "not_found")
+def test_a_rollback_that_never_was_is_not_found(api: Api) -> None:
+    unknown = api.get(f"/v1/rollbacks/{uuid4()}")
+    assert problem(unknown) == (404, "id", "not_found")
+    assert problem(api.get("/v1/rollbacks/7"))[:2] == (400, "id")
 
 
 def test_the_fold_has_the_last_word_on_the_head(api: Api) -> None:

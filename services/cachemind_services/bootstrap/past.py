@@ -20,12 +20,22 @@ from cachemind.core.rollback_report import (
 from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.state import Entry, NamespaceState, VersionRow
 from cachemind.core.timeline import History
-from cachemind.errors import LogUnavailable
-from cachemind.ports import StoreView
-from cachemind.types import EMPTY, EventId, ExactKey, Namespace, Offset, Version
+from cachemind.errors import (
+    InvalidEvent,
+    LogUnavailable,
+    UndecodableRecord,
+    UnknownSchema,
+)
+from cachemind.events import RolledBack
+from cachemind.ports import LogRecord, StoreView
+from cachemind.types import EMPTY, EventId, ExactKey, Lsn, Namespace, Offset, Version
 
 REHEARSAL_S: Final = 25.0
 """How long one rehearsal may take: somebody waits for it, and others behind."""
+
+
+SEARCH_S: Final = 3.0
+"""How long a record is looked for among those that are not folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +93,23 @@ class StoredPast:
         """Return how a rollback ended, None where it did not yet."""
         return self._view.rollback_report(rollback_id)
 
+    def pending(self, rollback_id: EventId) -> Lsn | None:
+        """Return where a rollback's record is that is not folded yet, None for none.
+
+        Raises: `LogUnavailable`, also where too much is not folded to look through.
+        """
+        log, partition = self._sources.log, self._sources.partition
+        first, end = log.bounds(partition)
+        start = Offset(max(first, self._view.applied() + 1))
+        until = time.monotonic() + SEARCH_S
+        for batch in log.read(partition, start, end) if start < end else ():
+            for record in batch:
+                if self._is_record_of(rollback_id, record):
+                    return record.lsn
+            if time.monotonic() > until:
+                raise LogUnavailable(f"{end - start} records are not folded yet")
+        return None
+
     def progress(self) -> RollbackProgress | None:
         """Return how far the rollback is that the fold works on, None for none."""
         return self._elsewhere.progress()
@@ -125,6 +152,13 @@ class StoredPast:
     def snapshot(self, name: str) -> SnapshotManifest | None:
         """Return the newest snapshot of this name or id, None where there is none."""
         return self._elsewhere.snapshot(name)
+
+    def _is_record_of(self, rollback_id: EventId, record: LogRecord) -> bool:
+        try:
+            body = self._sources.decoder.decode(record.value or b"").body
+        except (UndecodableRecord, UnknownSchema, InvalidEvent):
+            return False  # the fold's to deal with
+        return isinstance(body, RolledBack) and body.rollback_id == rollback_id
 
     def close(self) -> None:
         """Release files and connections."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cachemind.core.rollback_report import (
@@ -67,15 +66,7 @@ WAIT_S: Final = 20.0
 """How long the answer waits for the fold by default; 202 after that."""
 
 _MOST_WAIT_S: Final = 300
-_MOST_REMEMBERED: Final = 1_000
 _ELSEWHERE: Final = (b"cross-site", b"same-site")
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A rollback that this worker has appended, or tried to: `lsn` None."""
-
-    lsn: Lsn | None
 
 
 def is_of_past(path: str) -> bool:
@@ -100,7 +91,6 @@ class RollbackApi:
         self._wal = wal
         self._ids = ids
         self._clock = clock
-        self._sent: dict[EventId, _Sent] = {}
         self._one_at_a_time = asyncio.Lock()
 
     async def rollback(self, scope: Scope, send: Send, trace: TraceId) -> None:
@@ -133,19 +123,25 @@ class RollbackApi:
         """Answer how a rollback ended, or how far it is."""
         rollback_id = parse_id("id", text)
 
-        def look(travel: TimeTravel) -> tuple[RollbackReport | None, object]:
-            progress = travel.progress()
-            mine = progress is not None and progress.rollback_id == rollback_id
-            shown = shown_progress(progress) if progress is not None and mine else None
-            # In this order: one that ends meanwhile has its report by now.
-            travel.catch_up()
-            return travel.report(rollback_id), shown
+        def look(travel: TimeTravel) -> RollbackReport | dict[str, object] | None:
+            found = travel.progress()
+            report = travel.report(rollback_id)
+            if report is not None:
+                return report
+            lsn = travel.pending(rollback_id)
+            if lsn is None:
+                # It may have been folded between the two.
+                travel.catch_up()
+                return travel.report(rollback_id)
+            mine = found is not None and found.rollback_id == rollback_id
+            shown = shown_progress(found) if found is not None and mine else None
+            return self._running(rollback_id, lsn, shown)
 
-        report, progress = await self._past.ask(look)
-        if report is not None:
-            await send_json(send, 200, shown_report(report, self._follower.partition))
-        elif progress is not None or rollback_id in self._sent:
-            await send_json(send, 200, self._running(rollback_id, progress))
+        known = await self._past.ask(look)
+        if isinstance(known, RollbackReport):
+            await send_json(send, 200, shown_report(known, self._follower.partition))
+        elif known is not None:
+            await send_json(send, 200, known)
         else:
             await send_error(
                 send, 404, "there is no such rollback", param="id", code="not_found"
@@ -214,7 +210,6 @@ class RollbackApi:
             expected_head=expected,
             reason=wish.reason,
         )
-        self._remember(rollback_id, None)
         try:
             appended = await self._wal.append(body, trace)
         except LogUnavailable as error:
@@ -222,7 +217,6 @@ class RollbackApi:
                 f"{error}; whether rollback {shown_id(rollback_id)} is on the log is "
                 "not known: ask for it, or repeat it with this rollback_id"
             ) from error
-        self._remember(rollback_id, appended.lsn)
         return rollback_id, appended.lsn
 
     async def _finish(
@@ -233,20 +227,20 @@ class RollbackApi:
         This worker's view shows it then, and no other serves what is behind the fence.
         """
         if not await self._follower.folded(lsn.offset, wait_s):
-            await self._accepted(rollback_id, send)
+            await self._accepted(rollback_id, lsn, send)
             return
         report = await self._past.ask(_report_of(rollback_id))
         if report is None:
             raise LogUnavailable(f"the fold passed {lsn} and left no report of it")
         await self._answer(report, send)
 
-    async def _accepted(self, rollback_id: EventId, send: Send) -> None:
+    async def _accepted(self, rollback_id: EventId, lsn: Lsn, send: Send) -> None:
         where = ROLLBACKS_PREFIX + shown_id(rollback_id)
         headers: tuple[Header, ...] = (
             (b"location", where.encode()),
             (b"retry-after", b"1"),
         )
-        await send_json(send, 202, self._running(rollback_id, None), headers)
+        await send_json(send, 202, self._running(rollback_id, lsn, None), headers)
 
     async def _answer(self, report: RollbackReport, send: Send) -> None:
         shown = shown_report(report, self._follower.partition)
@@ -265,22 +259,17 @@ class RollbackApi:
             error["type"], error["code"] = "server_error", "quarantined"
         await send_json(send, status, {"error": error, "rollback": shown})
 
-    def _running(self, rollback_id: EventId, progress: object) -> dict[str, object]:
-        sent = self._sent.get(rollback_id)
-        lsn = None if sent is None else sent.lsn
+    def _running(
+        self, rollback_id: EventId, lsn: Lsn, progress: object
+    ) -> dict[str, object]:
         return {
             "rollback_id": shown_id(rollback_id),
             "status": "running",
             "namespace": self._past.namespace,
-            "lsn": None if lsn is None else str(lsn),
+            "lsn": str(lsn),
             "applied": str(Lsn(self._follower.partition, self._follower.applied)),
             "progress": progress,
         }
-
-    def _remember(self, rollback_id: EventId, lsn: Lsn | None) -> None:
-        self._sent[rollback_id] = _Sent(lsn)
-        while len(self._sent) > _MOST_REMEMBERED:
-            del self._sent[next(iter(self._sent))]
 
 
 def _report_of(

@@ -19,7 +19,7 @@ from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.state import Entry, NamespaceState, VersionRow
 from cachemind.core.timeline import History
 from cachemind.errors import CacheError, InvalidRequest
-from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
+from cachemind.types import EventId, ExactKey, Lsn, Namespace, Offset, Version
 
 T = TypeVar("T")
 DEADLINE_S: Final = 30.0
@@ -97,6 +97,13 @@ class TimeTravel(Protocol):
 
     def report(self, rollback_id: EventId) -> RollbackReport | None:
         """Return how a rollback ended, None where it did not yet."""
+        ...
+
+    def pending(self, rollback_id: EventId) -> Lsn | None:
+        """Return where a rollback's record is that is not folded yet, None for none.
+
+        Raises: `LogUnavailable`, also where too much is not folded to look through.
+        """
         ...
 
     def progress(self) -> RollbackProgress | None:
