@@ -259,6 +259,19 @@ def test_another_context_is_no_hit(
     assert len(upstream.chats) == 2
 
 
+def test_callers_with_another_query_do_not_share(world: World) -> None:
+    def asked(query: str) -> str:
+        target = f"{world.url}/v1/chat/completions{query}"
+        body = {"model": "m", "messages": [{"role": "user", "content": "Whose?"}]}
+        found: str = httpx.post(target, json=body).headers["x-cachemind-outcome"]
+        return found
+
+    assert asked("?key=a") == "miss"
+    assert asked("?key=a") == "hit_exact"
+    assert asked("?key=b") == "miss"
+    assert asked("") == "miss"
+
+
 def test_callers_with_other_credentials_do_not_share(
     world: World, client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:

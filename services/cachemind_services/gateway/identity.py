@@ -14,6 +14,8 @@ _CREDENTIAL_FIELDS: Final = (
     b"authorization",
     b"api-key",
     b"x-api-key",
+    b"x-goog-api-key",
+    b"proxy-authorization",
     b"openai-organization",
     b"openai-project",
 )
@@ -60,11 +62,15 @@ class Tenants:
         self._shared = shared
         self._known: dict[tuple[bytes | None, ...], bytes] = {}
 
-    def of(self, headers: dict[bytes, bytes]) -> bytes:
-        """Return the tenant of a request; empty where the policy lets all share."""
+    def of(self, headers: dict[bytes, bytes], query: bytes = b"") -> bytes:
+        """Return the tenant of a request; empty where the policy lets all share.
+
+        Some servers take a key in the query, and an API version there changes the
+        answer: other queries are other tenants.
+        """
         if self._shared:
             return b""
-        credential = tuple(map(headers.get, _CREDENTIAL_FIELDS))
+        credential = (*map(headers.get, _CREDENTIAL_FIELDS), query or None)
         tenant = self._known.get(credential)
         if tenant is None:
             if len(self._known) >= _MOST_TENANTS:

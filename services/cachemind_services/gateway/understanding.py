@@ -60,7 +60,8 @@ class Understanding:
             keys, text = None, sha256(body).hexdigest()
             hashed = prompt_hash(self._prompt_key, text)
         else:
-            understood = self._understand(self._tenants.of(headers), body)
+            query: bytes = scope.get("query_string", b"")
+            understood = self._understand(self._tenants.of(headers, query), body)
             keys, hashed = understood.keys, understood.prompt_hash
         return Call(
             started=started,
