@@ -234,6 +234,21 @@ def test_what_the_log_does_not_follow_on_from_is_not_taken(host: Host) -> None:
     assert host.applied() > old.offset
 
 
+def test_a_store_that_the_log_left_behind_is_made_anew(host: Host) -> None:
+    old, new = host.fold(20, 20)
+    host.ship(new)
+    host.checkpoints().remove(new.offset)
+    host.lose("store")
+    url, host.settings = host.settings, replace(host.settings, snapshot_url="")
+    host.prepare()
+    assert host.applied() == old.offset
+    host.settings = url
+    host.prepare(first=old.offset + 1)
+    assert host.applied() == old.offset
+    host.prepare(first=old.offset + 2)
+    assert host.applied() == new.offset
+
+
 def test_a_store_that_is_there_is_left_alone(host: Host) -> None:
     (one,) = host.fold(20)
     store = host.opened()

@@ -4,7 +4,8 @@
 2. A partition whose group offset somebody moved back, with Kafka's own tools, gets
    the newest sound checkpoint at or below that offset, or begins anew. Readers serve
    nothing from it until it is where the former store was.
-3. A partition without a store gets the newest sound checkpoint or shipped snapshot.
+3. A partition without a store, or with one that the log does not follow on from any
+   more, gets the newest sound checkpoint or shipped snapshot.
 
 The log brings all of them to its end. What was replaced is kept until then.
 """
@@ -86,10 +87,10 @@ def prepare_stores(
     if moved:
         memory.save({**memory.load(), **moved})
     for partition in partitions:
-        if partition not in moved and is_empty(store_path(settings, partition)):
-            first, end = reader.bounds(partition)
-            found = origins.of(partition, first=first, below=end)
-            restore(store_path(settings, partition), found)
+        path = store_path(settings, partition)
+        first, end = reader.bounds(partition)
+        if partition not in moved and _is_behind(path, first):
+            restore(path, origins.of(partition, first=first, below=end))
 
 
 def forget_replaced(settings: Settings) -> None:
@@ -109,6 +110,12 @@ def _moved(
     except LogRejected as error:
         logger.warning("whether the group was moved back is not known: %s", error)
         return {}
+
+
+def _is_behind(path: Path, first: Offset) -> bool:
+    """Return whether the log, which begins at `first`, cannot bring the store on."""
+    # From a log that is whole every store can be brought on: do not open it to ask.
+    return is_empty(path) or (first > 0 and _applied(path) + 1 < first)
 
 
 def _rewind(path: Path, place: Lsn, first: Offset, found: Sequence[Origin]) -> None:

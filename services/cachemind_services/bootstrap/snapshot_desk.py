@@ -134,7 +134,8 @@ class SnapshotDesk:
     async def create(self, fields: Fields) -> Fields:
         """Take a snapshot of all partitions now.
 
-        Raises: `InvalidRequest`; `LogUnavailable`, and then there is none.
+        Raises: `InvalidRequest`; `LogUnavailable`, and then there is none, unless its
+        manifest was published and only the namespaces could not be told.
         """
         now_ns = self._deps.clock.now_ns()
         name = _name(fields.get("name"), now_ns)
