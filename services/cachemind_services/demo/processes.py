@@ -18,6 +18,7 @@ from cachemind_services.supervisor import own_command
 
 STOP_S: Final = 15.0
 POLL_S: Final = 0.1
+FAILURES_FROM: Final = 300
 
 
 @contextmanager
@@ -92,6 +93,7 @@ def find_child(parent: int, role: str) -> int | None:
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310  # loopback
-            return 200 <= answer.status < 300
+            status: int = answer.status
     except (urllib.error.URLError, OSError):
         return False
+    return status < FAILURES_FROM

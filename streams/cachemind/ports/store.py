@@ -1,0 +1,158 @@
+"""The stores: one owner writes, readers follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from cachemind.core.rollback_report import Quarantine, RollbackReport
+from cachemind.core.state import (
+    Change,
+    ContextRow,
+    Entry,
+    EntryReader,
+    NamespaceState,
+    Step,
+    VersionRow,
+)
+from cachemind.core.timeline import History, Span
+from cachemind.types import ContextKey, EventId, ExactKey, Namespace, Offset, Version
+
+
+class StoreHistory(Protocol):
+    """The versions of one partition's namespaces. Raises: `StoreUnavailable`."""
+
+    def history(self, namespace: Namespace) -> History:
+        """Return the rollbacks and the head of `namespace`."""
+        ...
+
+    def versions(
+        self, namespace: Namespace, first: Version, last: Version
+    ) -> Sequence[VersionRow]:
+        """Return the history rows in [first, last], in order."""
+        ...
+
+    def touched(
+        self, namespace: Namespace, span: Span
+    ) -> Mapping[Version, Sequence[ExactKey]]:
+        """Return the keys whose entries each version in `span` changed."""
+        ...
+
+    def rollback_report(
+        self, rollback_id: EventId, namespace: Namespace | None = None
+    ) -> RollbackReport | None:
+        """Return how a rollback ended, None where its record was not met yet.
+
+        Without a `namespace`, of the first one that has a rollback with this id.
+        """
+        ...
+
+    def quarantine(self, namespace: Namespace) -> Quarantine | None:
+        """Return why `namespace` must not be served, None where it may be."""
+        ...
+
+    def quarantined(self) -> Sequence[Namespace]:
+        """Return every namespace that must not be served, by name."""
+        ...
+
+
+class LiveStore(StoreHistory, Protocol):
+    """What is true now, and how it came to be."""
+
+    def namespace(self, namespace: Namespace) -> NamespaceState:
+        """Return the folded state; an empty one for a namespace never seen."""
+        ...
+
+    def reader(self, namespace: Namespace) -> EntryReader:
+        """Return read access to the entries of `namespace`."""
+        ...
+
+
+class StoreWriter(LiveStore, Protocol):
+    """The owning process's view of one partition's store."""
+
+    def applied(self) -> Offset:
+        """Return the offset of the last record folded in; -1 where none."""
+        ...
+
+    def fence(self, namespace: Namespace, offset: Offset) -> None:
+        """Say that state from before `offset` must not be served of `namespace`.
+
+        Seen by every view at once. A hint in shared memory, not part of the state.
+        """
+        ...
+
+    def commit(
+        self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
+    ) -> None:
+        """Make `steps` and the new applied offset durable, all or nothing.
+
+        Every kept step's entries, hits, version row and last state go in with the
+        journal row for `applied`; so do the report of a rollback, and the quarantine
+        that it ends in or lifts. Raises: `StoreUnavailable`; nothing then changed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Flush and release the lock."""
+        ...
+
+
+class StoreView(LiveStore, Protocol):
+    """A reader's view of one partition's store: always a whole batch, maybe old."""
+
+    def catch_up(self) -> Offset:
+        """Show what the owner has committed since; return the applied offset.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+    def changed(self) -> bool:
+        """Return whether the owner seems to have committed since `catch_up`.
+
+        A hint from shared memory, under a microsecond; catch up now and then
+        without it too.
+        """
+        ...
+
+    def fenced_at(self, namespace: Namespace) -> Offset:
+        """Return the offset that `namespace` is fenced at, -1 where it never was.
+
+        While `applied` is below it, nothing of the namespace may be served.
+        """
+        ...
+
+    def applied(self) -> Offset:
+        """Return the applied offset of what is shown; -1 where none."""
+        ...
+
+    def raw_entry(self, namespace: Namespace, key: ExactKey) -> bytes | None:
+        """Return the stored bytes of an entry (see `core.entry_bytes`)."""
+        ...
+
+    def context(
+        self, namespace: Namespace, context: ContextKey
+    ) -> Sequence[ContextRow]:
+        """Return the vectors stored under one context key."""
+        ...
+
+    def changes_since(self, offset: Offset) -> Sequence[Change] | None:
+        """Return the journal after `offset`; None where it no longer reaches back."""
+        ...
+
+    def close(self) -> None:
+        """Release the files."""
+        ...
+
+
+class StoreInspector(StoreView, Protocol):
+    """What operators' tools read besides: full scans."""
+
+    def namespaces(self) -> Sequence[NamespaceState]:
+        """Return every namespace of the partition, by name."""
+        ...
+
+    def entries(self, namespace: Namespace) -> Iterable[Entry]:
+        """Return every entry of a namespace, in key order: a full scan."""
+        ...
