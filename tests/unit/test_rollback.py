@@ -18,7 +18,11 @@ from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply
 from cachemind.core.restoration import Restoration
 from cachemind.core.rollback import LOG_START, Base, NoEntries, Past, bases, plan
-from cachemind.core.rollback_check import require_entries, require_totals
+from cachemind.core.rollback_check import (
+    field_hashes,
+    require_entries,
+    require_totals,
+)
 from cachemind.core.rollback_report import RollbackStatus, Strategy
 from cachemind.core.state import Entry, NamespaceState
 from cachemind.core.timeline import Branch, History, Span
@@ -192,6 +196,31 @@ def test_an_entry_that_the_stores_bytes_would_change_is_rejected() -> None:
     changes = Delta((EntryChange(odd.exact_key, None, odd),))
     with pytest.raises(RollbackRejected, match="when it is stored"):
         require_entries(Strategy.FIELD_HASH, changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pinned", True),
+        ("right", 1),
+        ("prompt", None),
+        ("prompt", ""),
+        ("tags", ("a", "b")),
+        ("tags", ("ab",)),
+        ("model", "x"),
+        ("embedding", None),
+        ("response", b"x"),
+    ],
+)
+def test_each_field_has_a_hash_of_its_own(name: str, value: object) -> None:
+    before, after = made("a"), made("a", **{name: value})
+    pairs = zip(field_hashes(before), field_hashes(after), strict=True)
+    assert sum(one != other for one, other in pairs) == 1
+
+
+def test_tags_hash_apart_however_they_are_cut() -> None:
+    one, other = made("a", tags=("a", "b")), made("a", tags=("ab",))
+    assert field_hashes(one) != field_hashes(other)
 
 
 def test_an_entry_at_anothers_key_is_rejected() -> None:

@@ -53,28 +53,28 @@ def require_totals(after: NamespaceState, digest: int, entries: int) -> None:
         raise RollbackRejected(f"{after.entries} entries where {entries} were recorded")
 
 
-def field_hashes(entry: Entry) -> Mapping[str, bytes]:
-    """Return SHA-256 of each field's own bytes, which its type is part of."""
-    return {
-        name: sha256(_field_bytes(value)).digest()
-        for name, value in zip(_NAMES, _VALUES(entry), strict=True)
-    }
+def field_hashes(entry: Entry) -> tuple[bytes, ...]:
+    """Return SHA-256 of each field's own bytes, in the fields' order.
+
+    Raises: `TypeError` for a value of a type that no field has.
+    """
+    return tuple([sha256(_field_bytes(value)).digest() for value in _VALUES(entry)])
 
 
-_NAMES: Final = tuple(each.name for each in fields(Entry))
-_VALUES: Final = attrgetter(*_NAMES)
+_VALUES: Final = attrgetter(*(each.name for each in fields(Entry)))
 
 
 def _field_bytes(value: object) -> bytes:
+    # Equal types only: a text is never taken for the bytes that it encodes to.
     if isinstance(value, bytes):
         return b"b" + value
     if isinstance(value, str):
-        return b"s" + value.encode()
+        return f"s{value}".encode()
     if isinstance(value, tuple):
         parts = [_field_bytes(each) for each in value]
         return b"t" + b"".join(b"%d:%b" % (len(part), part) for part in parts)
-    if value is None or isinstance(value, bool | int):
-        return b"i%d" % value if type(value) is int else b"c%a" % value
+    if value is None or isinstance(value, int):
+        return f"{type(value).__name__}{value}".encode()
     raise TypeError(f"an entry has no {type(value).__name__}")
 
 
