@@ -15,7 +15,12 @@ from cachemind_services.broker.java import JavaRuntime
 from cachemind_services.broker.server_config import jvm_options
 
 _GUARD: Final = Path(__file__).with_name("guard.py")
-_ORPHAN_GRACE_S: Final = 8.0
+_ORPHAN_GRACE_S: Final = 1.0
+"""For a broker whose starter was killed, mostly because the broker did not stop.
+
+Whoever waited for the starter's end must not find the broker behind it.
+"""
+
 _FORMAT_TIMEOUT_S: Final = 60
 
 
