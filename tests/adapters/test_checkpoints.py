@@ -3,10 +3,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from cachemind.adapters import checkpoint_files
 from cachemind.adapters.checkpoints import (
     MANIFEST,
     RocksCheckpointMaker,
@@ -22,7 +24,7 @@ from cachemind.core.checkpoint import (
 from cachemind.core.retention import DAY_NS, HOUR_NS
 from cachemind.core.rollback import Base
 from cachemind.errors import CheckpointRefused, CorruptState, StoreError
-from cachemind.types import Namespace, Offset
+from cachemind.types import Namespace, Offset, Sha256
 from tests.adapters.rocks_writing import IDENTITY, fold_batch
 from tests.contracts.store_contract import put, require_fold
 from tests.endless_log import NAMESPACES, folded_up_to
@@ -134,6 +136,30 @@ def test_a_file_written_over_in_place_is_found_out(place: Place) -> None:
         file.write(b"\xff\x00\xff")
     with pytest.raises(CheckpointRefused, match="damaged"):
         place.checkpoints.hold(offset).__enter__()
+
+
+def test_a_file_whose_other_link_went_away_is_not_read_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fold_batch(place.store, 30)
+    offset = place.make().offset
+    file = place.file(offset)
+    live = place.folder.parent.parent / "store" / file.name
+    assert live.stat().st_ino == file.stat().st_ino
+    read: list[str] = []
+
+    def digest(path: Path) -> Sha256:
+        read.append(path.name)
+        return Sha256(sha256(path.read_bytes()).digest())
+
+    monkeypatch.setattr(checkpoint_files, "_digest", digest)
+    (place.folder / "another-link").hardlink_to(file)
+    with place.checkpoints.hold(offset):
+        assert read == []
+    # The same number of links, and a change all the same.
+    file.chmod(0o600)
+    with place.checkpoints.hold(offset):
+        assert read == [file.name]
 
 
 @pytest.mark.parametrize("harm", [b"", b"{}", b"[]", b'{"format":2}', b"\xff", None])
