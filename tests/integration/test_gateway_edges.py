@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -269,6 +270,22 @@ def test_a_hang_up_reaches_the_proxied_upstream(
     with client.stream("GET", "/v1/endless") as answer:
         next(answer.iter_raw())
     assert upstream.hung_up.wait(5)
+
+
+@pytest.mark.parametrize("sent", [b"", b"half"])
+@pytest.mark.parametrize("path", ["/v1/files", CHAT])
+def test_a_hang_up_within_an_upload_is_no_error_of_ours(
+    upstream: ScriptedUpstream, sent: bytes, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(upstream) as url, gateway(url) as world:
+        with connect(world) as raw:
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+            raw.sendall(head.encode())
+            time.sleep(0.2)  # so that the gateway waits for the body by now
+            raw.sendall(sent)
+        httpx.get(world.url + "/healthz")
+        time.sleep(0.2)
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == []
 
 
 def test_an_error_of_another_path_passes(

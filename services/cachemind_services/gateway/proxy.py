@@ -65,6 +65,8 @@ class Proxy:
                     message = {"type": "http.response.body", "body": chunk}
                     await send({**message, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
+        except ClientGone:
+            return
         except InvalidRequest as error:
             await send_invalid(send, error)
         except UpstreamUnavailable as error:
