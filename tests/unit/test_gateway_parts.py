@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
+import tracemalloc
 from itertools import count
 
 import pytest
 
 from cachemind.core.completion import JsonObject
 from cachemind.core.entry_bytes import serving
+from cachemind.core.keys import derive_keys
+from cachemind.core.request import parse_chat
 from cachemind.core.state import NamespaceState
 from cachemind.events import (
     Body,
@@ -37,7 +42,11 @@ from cachemind_services.gateway.breaker import Breaker
 from cachemind_services.gateway.flight import Flight, Head, LeftBehind
 from cachemind_services.gateway.http_io import ClientGone
 from cachemind_services.gateway.identity import Ids, Tenants, derived_key
-from cachemind_services.gateway.known_bodies import KnownBodies, Understood
+from cachemind_services.gateway.known_bodies import (
+    OVERHEAD_BYTES,
+    KnownBodies,
+    Understood,
+)
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.stream_capture import StreamCapture
 
@@ -347,16 +356,33 @@ def test_the_overlay_keeps_within_its_bytes() -> None:
 # ---- known bodies -------------------------------------------------------------------
 
 
+def test_short_known_bodies_take_the_memory_they_say() -> None:
+    limit = 256 * 2**10
+    known = KnownBodies(limit)
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(2_000):
+        message = {"role": "user", "content": f"{number}"}
+        body = json.dumps({"model": "m", "messages": [message]}).encode()
+        keys = derive_keys(parse_chat(body), SHOP, b"t", "encoder")
+        known.put(b"t", body, Understood(keys, Sha256(bytes([number % 256] * 32))))
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert limit / 2 < grown < 2 * limit
+
+
 def test_known_bodies_keep_within_their_bytes_and_apart_by_tenant() -> None:
-    known = KnownBodies(100)
+    known = KnownBodies(10 * (10 + OVERHEAD_BYTES))
     understood: Understood = object()  # type: ignore[assignment]  # only carried
     for number in range(50):
         known.put(b"t", b"%010d" % number, understood)
     assert known.get(b"t", b"%010d" % 49) is understood
     assert known.get(b"other", b"%010d" % 49) is None
     assert sum(known.get(b"t", b"%010d" % n) is not None for n in range(50)) == 10
-    known.put(b"t", b"x" * 13, understood)
-    assert known.get(b"t", b"x" * 13) is None
+    long = b"x" * (2 * OVERHEAD_BYTES)
+    known.put(b"t", long, understood)
+    assert known.get(b"t", long) is None
 
 
 # ---- streams ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cachemind.core.keys import RequestKeys
 from cachemind.types import Sha256
@@ -14,6 +15,10 @@ class Understood:
 
     keys: RequestKeys
     prompt_hash: Sha256
+
+
+OVERHEAD_BYTES: Final = 1_100
+"""What one takes beside its body; measured, it is most of it where that is short."""
 
 
 class KnownBodies:
@@ -38,8 +43,12 @@ class KnownBodies:
         if len(body) > self._limit_bytes // 8:
             return
         self._known[tenant, body] = understood
-        self._held_bytes += len(body)
+        self._held_bytes += _cost(body)
         while self._held_bytes > self._limit_bytes:
             oldest = next(iter(self._known))
             del self._known[oldest]
-            self._held_bytes -= len(oldest[1])
+            self._held_bytes -= _cost(oldest[1])
+
+
+def _cost(body: bytes) -> int:
+    return len(body) + OVERHEAD_BYTES

@@ -26,7 +26,7 @@ from cachemind_services.gateway.known_bodies import KnownBodies, Understood
 _CONTROLS: Final = frozenset(
     name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
 )
-_KNOWN_BYTES: Final = 8 * 2**20
+_KNOWN_BYTES: Final = 32 * 2**20
 
 
 class Understanding:
