@@ -365,7 +365,7 @@ def test_short_known_bodies_take_the_memory_they_say() -> None:
     for number in range(2_000):
         message = {"role": "user", "content": f"{number}"}
         body = json.dumps({"model": "m", "messages": [message]}).encode()
-        keys = derive_keys(parse_chat(body), SHOP, b"t", "encoder")
+        keys = derive_keys(parse_chat(body), SHOP, b"t", EncoderId("encoder"))
         known.put(b"t", body, Understood(keys, Sha256(bytes([number % 256] * 32))))
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
