@@ -21,21 +21,13 @@ Rules that the events leave open, and why they are so:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from cachemind.core import digest
-from cachemind.core.entry_bytes import encode
 from cachemind.core.packing import MAX_I64
-from cachemind.core.rollback_report import (
-    NO_BASE,
-    REASON_CHARS,
-    RollbackReport,
-    RollbackStatus,
-    Strategy,
-)
+from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.selection import selected
 from cachemind.core.state import (
     HIT_HISTORY,
@@ -47,6 +39,7 @@ from cachemind.core.state import (
     Step,
     VersionRow,
 )
+from cachemind.core.totals import Changes, totals
 from cachemind.events import (
     Body,
     Envelope,
@@ -72,7 +65,6 @@ from cachemind.types import (
     Version,
 )
 
-Changes = Mapping[ExactKey, Entry | None]
 NS_PER_MS: Final = 1_000_000
 
 
@@ -256,66 +248,6 @@ def _changed(
     return _advanced(after, envelope, lsn, changes, left)
 
 
-def totals(
-    state: NamespaceState,
-    before_of: Callable[[ExactKey], Entry | None],
-    changes: Changes,
-) -> tuple[NamespaceState, Mapping[ExactKey, ContextKey]]:
-    """Return `state` with the totals after `changes`, and the contexts that keys left.
-
-    `before_of` gives the entry that is at a key now.
-    """
-    left: dict[ExactKey, ContextKey] = {}
-    sums = _Sums(state)
-    for key, entry in changes.items():
-        before = before_of(key)
-        if before is not None:
-            sums.take(before)
-            if _leaves_context(before, entry):
-                left[key] = before.context_key
-        if entry is not None:
-            sums.put(entry)
-    return sums.state(), left
-
-
-def _leaves_context(before: Entry, after: Entry | None) -> bool:
-    return (
-        after is None
-        or after.context_key != before.context_key
-        or (after.embedding is None and before.embedding is not None)
-    )
-
-
-class _Sums:
-    """The totals over all entries while a step changes some of them."""
-
-    def __init__(self, state: NamespaceState) -> None:
-        self._state = state
-        self._digest = state.digest
-        self._entries = state.entries
-        self._bytes = state.entry_bytes
-
-    def put(self, entry: Entry) -> None:
-        raw = encode(entry)
-        self._digest = digest.add(self._digest, entry.exact_key, raw)
-        self._entries += 1
-        self._bytes += len(raw)
-
-    def take(self, entry: Entry) -> None:
-        raw = encode(entry)
-        self._digest = digest.remove(self._digest, entry.exact_key, raw)
-        self._entries -= 1
-        self._bytes -= len(raw)
-
-    def state(self) -> NamespaceState:
-        return replace(
-            self._state,
-            digest=self._digest,
-            entries=self._entries,
-            entry_bytes=self._bytes,
-        )
-
-
 def _rolled_back(
     state: NamespaceState, envelope: Envelope, body: RolledBack, lsn: Lsn
 ) -> Step:
@@ -323,7 +255,9 @@ def _rolled_back(
         return unchanged(state)
     verdict = _refusal(state, body)
     if verdict is not None:
-        report = _refused(state, body, lsn, verdict)
+        report = refused(
+            state.namespace, state.version, state.digest, body, lsn, verdict
+        )
         return replace(_no_change(state, "rollback_refused"), report=report)
     return restored(state, envelope, body, lsn)
 
@@ -361,30 +295,6 @@ def _refusal(state: NamespaceState, body: RolledBack) -> str | None:
     if body.to_version > state.version:
         return f"version {body.to_version} is above the head {state.version}"
     return None
-
-
-def _refused(
-    state: NamespaceState, body: RolledBack, lsn: Lsn, verdict: str
-) -> RollbackReport:
-    return RollbackReport(
-        rollback_id=body.rollback_id,
-        namespace=state.namespace,
-        offset=lsn.offset,
-        status=RollbackStatus.REFUSED,
-        from_version=state.version,
-        to_version=body.to_version,
-        new_version=None,
-        restored=0,
-        removed=0,
-        changed=0,
-        replayed=0,
-        base=NO_BASE,
-        digest=state.digest,
-        strategy=Strategy.FIELD_HASH,
-        verdict=verdict,
-        duration_ms=0,
-        reason=body.reason[:REASON_CHARS],
-    )
 
 
 def _replaced(

@@ -10,10 +10,10 @@ from collections import Counter
 from typing import Final
 
 from cachemind.core.delta import ChangeKind, Delta, EntryChange
-from cachemind.core.fold import totals
 from cachemind.core.rollback_check import require_entries
 from cachemind.core.rollback_report import Strategy
 from cachemind.core.state import Entry, NamespaceState
+from cachemind.core.totals import totals
 from cachemind.errors import RollbackRejected
 from cachemind.types import ContextKey, ExactKey
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cachemind.types import EventId, Namespace, Offset, Version
+from cachemind.events import RolledBack
+from cachemind.types import EventId, Lsn, Namespace, Offset, Version
 
 NO_BASE: Final = Offset(-1)
 """The base of a rollback that was rebuilt from the log's start."""
@@ -88,3 +89,33 @@ class Quarantine:
 
     offset: Offset
     reason: str
+
+
+def refused(
+    namespace: Namespace,
+    head: Version,
+    digest: int,
+    body: RolledBack,
+    lsn: Lsn,
+    verdict: str,
+) -> RollbackReport:
+    """Return the report of a rollback that changes nothing, for `verdict`."""
+    return RollbackReport(
+        rollback_id=body.rollback_id,
+        namespace=namespace,
+        offset=lsn.offset,
+        status=RollbackStatus.REFUSED,
+        from_version=head,
+        to_version=body.to_version,
+        new_version=None,
+        restored=0,
+        removed=0,
+        changed=0,
+        replayed=0,
+        base=NO_BASE,
+        digest=digest,
+        strategy=Strategy.FIELD_HASH,
+        verdict=verdict,
+        duration_ms=0,
+        reason=body.reason[:REASON_CHARS],
+    )
