@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Final
 from cachemind.errors import BrokerError, InvalidSetting
 from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
+from cachemind_services.broker.java import find_java
 from cachemind_services.metric_files import VARIABLE, forget_gauges
 from cachemind_services.settings import BOOTSTRAP, PREFIX, Settings
 from cachemind_services.sockets import bind_tcp, bind_unix, url_of
@@ -23,6 +25,9 @@ from cachemind_services.supervisor import Child, own_command
 
 BROKER_READY_S: Final = 60.0
 BROKER_POLL_S: Final = 0.1
+BROKER_GONE_S: Final = 10.0
+"""How long the broker of a killed predecessor may take to follow it."""
+
 RANK_GATEWAY: Final = 0
 RANK_MATERIALIZER: Final = 1
 RANK_BROKER: Final = 2
@@ -47,6 +52,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
     _own_metrics(settings, open_sockets)
     children: list[Child] = []
     if settings.embedded:
+        _require_broker(settings)
         settings = _with_embedded_kafka(settings)
         children.append(_broker(settings))
     environ = _environ(settings)
@@ -79,6 +85,26 @@ def _require_upstream(settings: Settings) -> None:
         )
 
 
+def _require_broker(settings: Settings) -> None:
+    """Find out now what no restart of the broker would change."""
+    if settings.java is not None:
+        try:
+            find_java(settings.java)
+        except BrokerError as error:
+            raise InvalidSetting("java", str(error)) from error
+    broker = EmbeddedBroker(settings.broker_dir)
+    deadline = time.monotonic() + BROKER_GONE_S
+    while (status := broker.status()).running:
+        if time.monotonic() > deadline:
+            raise InvalidSetting(
+                "data_dir",
+                f"a Kafka of another command runs on {settings.broker_dir} (process "
+                f"{status.pid}); stop it, or name it by --bootstrap-servers "
+                f"{status.bootstrap_servers}",
+            )
+        time.sleep(BROKER_POLL_S)
+
+
 def _listen(
     settings: Settings, open_sockets: ExitStack
 ) -> tuple[list[socket.socket], tuple[str, ...]]:
@@ -96,6 +122,7 @@ def _own_metrics(settings: Settings, held: ExitStack) -> None:
 
     Raises: `InvalidSetting` where the gateway of another command does.
     """
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     held.enter_context(gateway_claim(settings))
     metrics = _metrics_dir(settings)
     shutil.rmtree(metrics, ignore_errors=True)
@@ -130,7 +157,7 @@ def _broker(settings: Settings) -> Child:
     async def ready() -> None:
         await _until_broker_answers(settings)
 
-    return Child(name="broker", argv=argv, rank=RANK_BROKER, ready=ready)
+    return Child(name="broker", argv=argv, rank=RANK_BROKER, ready=ready, silent=True)
 
 
 async def _until_broker_answers(settings: Settings) -> None:

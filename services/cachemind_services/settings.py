@@ -65,13 +65,18 @@ def _ratio(raw: str) -> float:
     return value
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(raw: str) -> str:
-        if raw not in words:
-            raise ValueError("must be one of " + ", ".join(words))
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    words: tuple[str, ...]
+
+    def __call__(self, raw: str) -> str:
+        if raw not in self.words:
+            raise ValueError("must be one of " + ", ".join(self.words))
         return raw
 
-    return parse
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    return _OneOf(words)
 
 
 def _url(raw: str) -> str:
@@ -80,7 +85,8 @@ def _url(raw: str) -> str:
         raise ValueError("must be a URL such as http://127.0.0.1:11434")
     if parts.query or parts.fragment:
         raise ValueError("must not have a query or a fragment")
-    return raw.rstrip("/")
+    # Every request brings its own path, which begins with /v1.
+    return raw.rstrip("/").removesuffix("/v1")
 
 
 def _namespace(raw: str) -> str:
@@ -98,7 +104,9 @@ def _setting(parse: Callable[[str], object], default: object, doc: str) -> Any:
 class Settings:
     """One process's settings. Durations and sizes carry their unit in the name."""
 
-    upstream: str = _setting(_url, "", "model server, with no /v1 at the end")
+    upstream: str = _setting(
+        _url, "", "model server, for example http://127.0.0.1:11434"
+    )
     host: str = _setting(_text, "127.0.0.1", "address that the gateway binds")
     port: int = _setting(_whole(0, 65535), 8080, "TCP port; 0 picks a free one")
     uds: Path | None = _setting(_path, None, "Unix socket to listen on as well")
@@ -109,10 +117,7 @@ class Settings:
     namespace: str = _setting(_namespace, "default", "namespace that is served")
     topic_prefix: str = _setting(_text, "cachemind", "first part of topic names")
     partitions: int = _setting(_whole(1, 1024), 4, "WAL partitions")
-    production: bool = _setting(_flag, OFF, "demand replicated topics")
-    replication_factor: int = _setting(
-        _whole(1, 32), 1, "of topics that are created; production asks for 3"
-    )
+    production: bool = _setting(_flag, OFF, "demand 3 replicas, 2 of them in sync")
     group_id: str = _setting(_text, "", "materializer's group; default one per store")
     schema_registry_url: str = _setting(_text, "", "Confluent wire format when set")
     wal_ack: str = _setting(_one_of("acked", "async"), "acked", "when answers leave")
@@ -143,9 +148,15 @@ class Settings:
     max_cacheable_bytes: int = _setting(
         _whole(1_024, 2**24), 2**20, "larger bodies pass through uncached"
     )
-    upstream_connect_timeout_ms: int = _setting(_whole(1, 600_000), 5_000, "")
-    upstream_first_byte_timeout_ms: int = _setting(_whole(1, 3_600_000), 300_000, "")
-    upstream_idle_timeout_ms: int = _setting(_whole(1, 3_600_000), 120_000, "")
+    upstream_connect_timeout_ms: int = _setting(
+        _whole(1, 600_000), 5_000, "longest wait for a connection to upstream"
+    )
+    upstream_first_byte_timeout_ms: int = _setting(
+        _whole(1, 3_600_000), 300_000, "longest wait for the head of its answer"
+    )
+    upstream_idle_timeout_ms: int = _setting(
+        _whole(1, 3_600_000), 120_000, "longest pause inside its answer"
+    )
     secret_file: Path | None = _setting(
         _path, None, "32 random bytes in hex, equal on all hosts; default one per data"
     )
@@ -303,3 +314,18 @@ def _flatten(prefix: str, table: Mapping[str, object]) -> dict[str, str]:
         else:
             flat[prefix + name] = _write(value)
     return flat
+
+
+def described(name: str) -> tuple[str, str]:
+    """Return how a setting's value is written, and what it is for with its default."""
+    [item] = [item for item in fields(Settings) if item.name == name]
+    parser = item.metadata["parse"]
+    written = "VALUE"
+    if isinstance(parser, _OneOf):
+        written = "|".join(parser.words)
+    elif parser is _flag:
+        written = "true|false"
+    default = (
+        "" if item.default in ("", None) else f" (default: {_write(item.default)})"
+    )
+    return written, item.metadata["doc"] + default

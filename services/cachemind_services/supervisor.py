@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,8 @@ class Child:
 
     `rank` orders the stop, lowest first; children of the next start wait for
     `ready`. `fds` stay open across exec. `environ` is its whole environment, ours
-    where None. `after` is called whenever it has ended.
+    where None. `after` is called whenever it has ended. What a `silent` one prints
+    is not shown; its messages are.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Child:
     fds: Sequence[int] = ()
     ready: Callable[[], Awaitable[None]] = _at_once
     after: Callable[[], None] = _leaves_nothing
+    silent: bool = False
 
 
 def delay_s(failures: int, lived_s: float, previous_s: float) -> float:
@@ -140,6 +142,9 @@ class Supervisor:
             env=os.environ if child.environ is None else child.environ,
             pass_fds=tuple(child.fds),
             stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL if child.silent else None,
+            # Ctrl-C must reach us alone: we stop the children, in their order.
+            start_new_session=True,
         )
         self._running[child.name] = process
         logger.info("%s runs as process %d", child.name, process.pid)
@@ -187,10 +192,22 @@ def own_command(*arguments: str) -> list[str]:
     ]
 
 
-async def run_until_signalled(children: Sequence[Child]) -> int:
-    """Run `children` until SIGTERM or SIGINT; return the exit code."""
+async def run_until_signalled(
+    children: Sequence[Child], beside: Coroutine[None, None, None]
+) -> int:
+    """Run `children` until SIGTERM or SIGINT; return the exit code.
+
+    `beside` runs meanwhile, and is cancelled when they stop.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await Supervisor(children).run(stop)
+    aside = asyncio.create_task(beside)
+    stopped = asyncio.create_task(stop.wait())
+    stopped.add_done_callback(lambda _: aside.cancel())
+    try:
+        return await Supervisor(children).run(stop)
+    finally:
+        aside.cancel()
+        stopped.cancel()

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
+from typing import Final
 
 from cachemind_services.broker import commands as broker_commands
 from cachemind_services.settings import load
+
+UNNAMED: Final = Path("DATA_DIR/broker")
+"""Stands in `--help` for what the settings say."""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser, whose data folder is the one that `serve` uses."""
     parser = commands.add_parser("broker", help="the embedded Kafka by itself")
-    broker_commands.configure(parser, data_dir=load(os.environ).broker_dir)
-    parser.set_defaults(run=broker_commands.run)
+    broker_commands.configure(parser, data_dir=UNNAMED)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one action on the named folder, or on the one of the settings.
+
+    Raises: `InvalidSetting`.
+    """
+    if getattr(arguments, "data_dir", None) == UNNAMED:
+        arguments.data_dir = load(os.environ).broker_dir
+    return broker_commands.run(arguments)

@@ -55,7 +55,7 @@ def line(shown: Mapping[str, Any]) -> str:
 def moment(at_ns: int) -> str:
     """Return event time in UTC with milliseconds."""
     at = datetime.fromtimestamp(at_ns / 1e9, UTC)
-    return at.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _read(item: Mapping[str, Any]) -> str:

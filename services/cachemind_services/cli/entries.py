@@ -102,6 +102,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 def _request(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.request is not None:
+        if arguments.prompt is not None:
+            raise InvalidRequest("PROMPT", "give it or --request, not both")
         try:
             request = json.loads(arguments.request.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

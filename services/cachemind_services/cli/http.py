@@ -76,7 +76,8 @@ def call(
             body=response.read(),
         )
     except (OSError, http.client.HTTPException) as error:
-        raise CacheError(f"no gateway answers: {error}") from error
+        where = arguments.url or f"{connection.host}:{connection.port}"
+        raise CacheError(f"no gateway answers at {where}: {error}") from error
     finally:
         connection.close()
 

@@ -7,7 +7,6 @@ verified; 1: failed; 2: wrong usage or settings.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
@@ -25,6 +24,7 @@ from cachemind_services.cli import (
     diff,
     doctor,
     entries,
+    logs,
     replay,
     roles,
     rollback,
@@ -39,6 +39,8 @@ from cachemind_services.process import stop_with_parent
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+"""What a shell reports for Ctrl-C."""
 
 
 class Command(Protocol):
@@ -86,11 +88,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     arguments = parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure()
     try:
         if arguments.parent_pid is not None:
             stop_with_parent(arguments.parent_pid)
@@ -98,8 +96,12 @@ def main(argv: Sequence[str]) -> int:
     except CacheError as error:
         print(f"cachemind: {error}", file=sys.stderr)
         return exit_code(error)
-    except (KeyboardInterrupt, BrokenPipeError):
+    except OSError as error:
+        # A folder or a file that was named: which one is in the error's own words.
+        print(f"cachemind: {error}", file=sys.stderr)
         return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 def exit_code(error: CacheError) -> int:

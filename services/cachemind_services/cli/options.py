@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
-from cachemind_services.settings import BOOTSTRAP, Settings, load
+from cachemind_services.settings import BOOTSTRAP, Settings, described, load
 
 SERVICE: Final = tuple(item.name for item in fields(Settings) if item.name != "kafka")
 """Every setting: for the commands that run a process."""
 
+_BROKER: Final = {"java", "broker_port", "broker_heap_mb"}
+_FOLD: Final = {
+    "group_id",
+    "watchdog_s",
+    "checkpoint_events",
+    "checkpoint_interval_s",
+}
+_SHARED: Final = {
+    "data_dir",
+    "namespace",
+    "topic_prefix",
+    "partitions",
+    "production",
+    "schema_registry_url",
+    "rollback_strategy",
+    "snapshot_url",
+    "secret_file",
+    "log_level",
+}
+GATEWAY: Final = tuple(name for name in SERVICE if name not in _BROKER | _FOLD)
+MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")
 
@@ -26,15 +48,15 @@ def add_settings(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Non
             "--bootstrap-servers",
             dest=BOOTSTRAP,
             metavar="HOST:PORT,...",
-            help="Kafka to use; without it one is started here",
+            help="Kafka to use; without it the one that is embedded here",
         )
-    described = {item.name: item.metadata.get("doc", "") for item in fields(Settings)}
     for name in names:
+        written, purpose = described(name)
         group.add_argument(
             "--" + name.replace("_", "-"),
             dest=name,
-            metavar="VALUE",
-            help=described[name] or None,
+            metavar=written,
+            help=purpose.replace("%", "%%"),
         )
 
 
@@ -49,4 +71,6 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         for name, value in vars(arguments).items()
         if name in known and isinstance(value, str)
     }
-    return load(os.environ, config=arguments.config, flags=given)
+    settings = load(os.environ, config=arguments.config, flags=given)
+    logging.getLogger().setLevel(settings.log_level.upper())
+    return settings

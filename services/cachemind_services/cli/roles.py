@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from cachemind_services.cli.options import SERVICE, add_settings, settings_from
+from cachemind_services.cli.options import (
+    GATEWAY,
+    MATERIALIZER,
+    add_settings,
+    settings_from,
+)
 from cachemind_services.process import end_on_sigterm, tune_collector
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parsers of the two roles."""
     fold = commands.add_parser("materializer", help="fold the log into the stores")
-    add_settings(fold, SERVICE)
+    add_settings(fold, MATERIALIZER)
     # For tests of crashes: the process kills itself where it reaches this point.
     fold.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     fold.set_defaults(run=run_materializer)
     worker = commands.add_parser("gateway-worker")
     worker.add_argument("--fd", type=int, action="append", required=True)
     worker.add_argument("--number", type=int, required=True)
-    add_settings(worker, SERVICE)
+    add_settings(worker, GATEWAY)
     worker.set_defaults(run=run_worker)
 
 

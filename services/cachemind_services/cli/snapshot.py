@@ -16,7 +16,7 @@ from cachemind_services.control import ask
 
 CREATE_S: Final = 600.0
 PRUNE_S: Final = 600.0
-_FLAGS: Final = (*LOG, "partitions", "production", "replication_factor")
+_FLAGS: Final = (*LOG, "partitions", "production")
 _NS_PER_S: Final = 1_000_000_000
 _MIB: Final = 2**20
 

@@ -18,7 +18,9 @@ from cachemind_services.cli.options import LOG, add_settings, settings_from
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser."""
     parser = commands.add_parser("tail", help="follow the WAL, decoded")
-    parser.add_argument("--last", type=int, default=10, help="records a partition")
+    parser.add_argument(
+        "--last", type=count, default=10, help="records a partition (default: 10)"
+    )
     parser.add_argument("--from-beginning", action="store_true")
     parser.add_argument(
         "--no-follow", action="store_true", help="stop at the end of the log"
@@ -29,6 +31,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_settings(parser, (*LOG, "partitions"))
     parser.set_defaults(run=run)
+
+
+def count(text: str) -> int:
+    """Return a whole number from 0 up. Raises: `ArgumentTypeError`."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,10 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
             batches = _until(log.reader, starts, ends)
         else:
             batches = log.follower.follow(starts, lambda: False)
-        for batch in batches:
-            for record in batch:
-                print(_shown(record, log.codec.decode, arguments))
-            sys.stdout.flush()
+        try:
+            for batch in batches:
+                for record in batch:
+                    print(_shown(record, log.codec.decode, arguments))
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            return 0  # how one ends following
     return 0
 
 
