@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,6 +173,17 @@ def test_an_empty_host_is_made_from_the_newest_shipped_snapshot(host: Host) -> N
     host.lose("everything")
     host.prepare()
     assert host.applied() == new.offset
+
+
+@pytest.mark.parametrize("lost", ["store", "everything"])
+def test_readers_see_it_before_the_materializer_runs(host: Host, lost: str) -> None:
+    (one,) = host.fold(20)
+    host.ship(one)
+    host.lose(lost)
+    host.prepare()
+    with closing(RocksView(host.path, MEMORY)) as view:
+        assert view.catch_up() == one.offset
+        assert {view.fenced_at(name) for name in NAMESPACES} == {-1}
 
 
 def test_of_both_the_newer_one_is_taken(host: Host) -> None:

@@ -98,6 +98,8 @@ def test_a_named_snapshot_is_one_cut_told_to_all(host: CliHost) -> None:
     assert host.state().version == 20  # it is told, and changes nothing
     (row,) = listed(host)
     assert row["name"] == "v1.2.0"
+    assert row["here"]
+    assert not row["shipped"]
     assert row["namespaces"] == {ALPHA: 20, OTHER: 20}
     assert row["expires_at_ns"] - row["created_at_ns"] == 30 * 86_400 * 10**9
     again = host.run("snapshot", "create", "--name", "v1.2.0", code=1)
@@ -215,6 +217,7 @@ def test_a_snapshot_goes_to_s3_and_comes_back_by_name(
     for name in ("v1", "v2"):
         host.run("snapshot", "ship", name, "--to", bucket)
     rows = listed(elsewhere, "--from", bucket)
+    assert not any(row["here"] for row in rows)
     assert [(row["name"], row["shipped"]) for row in rows] == [
         ("v2", True),
         ("v1", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,18 @@ def test_a_snapshots_name_is_checked_before_anybody_is_asked(
 ) -> None:
     assert main(["snapshot", "create", "--name", "../x", "--data-dir", "/none"]) == 2
     assert "--name" in capsys.readouterr().err
+
+
+def test_a_replay_is_forgotten_by_name(tmp_path: Path) -> None:
+    note = '{"name": "%s", "at_ns": 7, "ends": {"0": 3}}'
+    for name in ("a", "b"):
+        folder = tmp_path / "replays" / name
+        folder.mkdir(parents=True)
+        (folder / "replay.json").write_text(note % name)
+    words = ["--replay", "a", "--data-dir", str(tmp_path)]
+    assert main(["replay", "forget", *words]) == 0
+    assert [path.name for path in (tmp_path / "replays").iterdir()] == ["b"]
+    assert main(["replay", "forget", *words]) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from cachemind.adapters.checkpoints import RocksCheckpoints
 from cachemind.adapters.doorbell import NAME as DOORBELL
+from cachemind.adapters.doorbell import Doorbell
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.snapshot_store import SnapshotStore
 from cachemind.adapters.store_rows import FORMAT
@@ -50,13 +51,21 @@ def restore(path: Path, found: Iterable[Origin]) -> Origin | None:
     """
     for origin in found:
         try:
-            replace_store(path, origin.fill)
+            replace_store(path, partial(_fill, origin))
         except (CheckpointRefused, SnapshotError) as error:
             logger.warning("%s is not used: %s", origin.shown, error)
         else:
             logger.info("%s was made from %s", path, origin.shown)
             return origin
     return None
+
+
+def _fill(origin: Origin, folder: Path) -> None:
+    """Bring the files, and a doorbell by which readers find the store."""
+    origin.fill(folder)
+    bell = Doorbell(folder, owner=True)
+    bell.ring(origin.offset)
+    bell.close()
 
 
 class Origins:

@@ -100,9 +100,23 @@ def known_snapshots(
         listing = SnapshotStore(where).list(topic_id)
         shipped = {one.snapshot_id: one for one in listing.snapshots}
         refused = [str(problem) for problem in listing.refused]
+    kept = {
+        Partition(number): {
+            one.offset for one in local_checkpoints(settings, log, number).manifests()
+        }
+        for number in range(settings.partitions)
+    }
     rows = [
-        _row(one, here=one.snapshot_id in published, shipped=one.snapshot_id in shipped)
+        _row(one)
+        | {
+            "here": all(
+                each.offset < 0 or each.offset in kept[each.partition]
+                for each in one.partitions
+            ),
+            "shipped": one.snapshot_id in shipped,
+        }
         for one in newest_first({**shipped, **published}.values())
+        if is_of_log(one, log.cluster_id, one.topic_id, settings.partitions)
     ]
     return rows, refused
 
@@ -179,7 +193,7 @@ def restore_shipped(
         _require_room(settings, replace=replace)
         for manifest in wanted:
             if _restored(settings, store, manifest):
-                return _row(manifest, here=False, shipped=True)
+                return _row(manifest)
     shown = ", ".join(one.shown for one in wanted) or "none"
     raise SnapshotRefused(name or "any", f"no sound one of this log: found {shown}")
 
@@ -233,7 +247,7 @@ def _catalog(settings: Settings) -> Iterator[SnapshotCatalog]:
         yield SnapshotCatalog(reader)
 
 
-def _row(manifest: SnapshotManifest, *, here: bool, shipped: bool) -> Row:
+def _row(manifest: SnapshotManifest) -> dict[str, Any]:
     return {
         "name": manifest.name,
         "snapshot_id": manifest.snapshot_id,
@@ -246,6 +260,4 @@ def _row(manifest: SnapshotManifest, *, here: bool, shipped: bool) -> Row:
             for one in manifest.partitions
             for each in one.namespaces
         },
-        "published": here,
-        "shipped": shipped,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -58,6 +59,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--output", type=Path, default=None, help="file; default standard output"
     )
     _action(actions, "diff", "what has changed from then until now")
+    _action(actions, "forget", "remove the replay from this host")
     serve = _action(actions, "serve", "a gateway as of then, that changes nothing")
     serve.add_argument("--host", default=None, help="address to bind")
     serve.add_argument("--port", default=None, help="TCP port; 0 picks a free one")
@@ -75,7 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
             replay = materialise(log, _point(arguments, log), progress)
     else:
         replay = newest(settings, arguments.replay)
-    act = {None: _tell, "query": _query, "export": _export, "diff": _diff}
+    act = {
+        None: _tell,
+        "query": _query,
+        "export": _export,
+        "diff": _diff,
+        "forget": _forget,
+    }
     if arguments.action == "serve":
         return _serve(settings, replay)
     return act[arguments.action](arguments, settings, replay)
@@ -174,6 +182,14 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
             print(json.dumps(told) if arguments.json else change_line(told))
     summary = ", ".join(f"{count} {word}" for word, count in counts.items())
     print(f"since {replay.as_of.name}: {summary}", file=sys.stderr)
+    return 0
+
+
+def _forget(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> int:
+    """Remove the replay's stores; the log and the live stores are not touched."""
+    del arguments, settings
+    shutil.rmtree(replay.folder)
+    print(f"removed {replay.folder}", file=sys.stderr)
     return 0
 
 
