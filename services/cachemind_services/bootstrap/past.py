@@ -89,11 +89,13 @@ class StoredPast:
         """Return why the namespace is not served, None where it is."""
         return self._view.quarantine(namespace)
 
-    def report(self, rollback_id: EventId) -> RollbackReport | None:
+    def report(
+        self, namespace: Namespace, rollback_id: EventId
+    ) -> RollbackReport | None:
         """Return how a rollback ended, None where it did not yet."""
-        return self._view.rollback_report(rollback_id)
+        return self._view.rollback_report(rollback_id, namespace)
 
-    def pending(self, rollback_id: EventId) -> Lsn | None:
+    def pending(self, namespace: Namespace, rollback_id: EventId) -> Lsn | None:
         """Return where a rollback's record is that is not folded yet, None for none.
 
         Raises: `LogUnavailable`, also where too much is not folded to look through.
@@ -104,7 +106,7 @@ class StoredPast:
         until = time.monotonic() + SEARCH_S
         for batch in log.read(partition, start, end) if start < end else ():
             for record in batch:
-                if self._is_record_of(rollback_id, record):
+                if self._is_record_of(namespace, rollback_id, record):
                     return record.lsn
             if time.monotonic() > until:
                 raise LogUnavailable(f"{end - start} records are not folded yet")
@@ -153,12 +155,19 @@ class StoredPast:
         """Return the newest snapshot of this name or id, None where there is none."""
         return self._elsewhere.snapshot(name)
 
-    def _is_record_of(self, rollback_id: EventId, record: LogRecord) -> bool:
+    def _is_record_of(
+        self, namespace: Namespace, rollback_id: EventId, record: LogRecord
+    ) -> bool:
         try:
-            body = self._sources.decoder.decode(record.value or b"").body
+            event = self._sources.decoder.decode(record.value or b"")
         except (UndecodableRecord, UnknownSchema, InvalidEvent):
             return False  # the fold's to deal with
-        return isinstance(body, RolledBack) and body.rollback_id == rollback_id
+        body = event.body
+        return (
+            isinstance(body, RolledBack)
+            and body.rollback_id == rollback_id
+            and event.namespace == namespace
+        )
 
     def close(self) -> None:
         """Release files and connections."""

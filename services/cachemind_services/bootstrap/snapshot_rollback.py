@@ -97,7 +97,7 @@ def roll_back_to_snapshot(
             lsns = transactions.append_all(records)
         bodies = [event.body for event in events]
         return [
-            (_ended(goal.past, body, lsn), goal.partition)
+            (_ended(goal, body, lsn), goal.partition)
             for goal, body, lsn in zip(goals, bodies, lsns, strict=True)
             if isinstance(body, RolledBack)
         ]
@@ -184,7 +184,8 @@ def _new_id(now_ns: int) -> EventId:
     return uuid7(now_ns, secrets.token_bytes(RANDOM_BYTES))
 
 
-def _ended(past: StoredPast, body: RolledBack, lsn: Lsn) -> RollbackReport:
+def _ended(goal: _Goal, body: RolledBack, lsn: Lsn) -> RollbackReport:
+    past, namespace = goal.past, goal.namespace
     deadline = time.monotonic() + FOLD_WAIT_S
     while past.catch_up() < lsn.offset:
         if time.monotonic() > deadline:
@@ -192,7 +193,7 @@ def _ended(past: StoredPast, body: RolledBack, lsn: Lsn) -> RollbackReport:
                 f"the rollback is on the log at {lsn} and not folded on this host yet"
             )
         time.sleep(POLL_S)
-    report = past.report(body.rollback_id)
+    report = past.report(namespace, body.rollback_id)
     if report is None:
         raise LogUnavailable(f"the fold passed {lsn} and left no report of it")
     return report

@@ -18,7 +18,7 @@ from cachemind.core.rollback_report import (
 from cachemind.errors import InvalidRequest, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Clock
-from cachemind.types import EventId, Lsn, Offset, TraceId
+from cachemind.types import EventId, Lsn, Namespace, Offset, TraceId
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.http_io import (
     Header,
@@ -121,20 +121,22 @@ class RollbackApi:
 
     async def status(self, text: str, send: Send) -> None:
         """Answer how a rollback ended, or how far it is."""
-        rollback_id = parse_id("id", text)
+        rollback_id, namespace = parse_id("id", text), self._past.namespace
 
         def look(travel: TimeTravel) -> RollbackReport | dict[str, object] | None:
             found = travel.progress()
-            report = travel.report(rollback_id)
+            report = travel.report(namespace, rollback_id)
             if report is not None:
                 return report
-            lsn = travel.pending(rollback_id)
+            lsn = travel.pending(namespace, rollback_id)
             if lsn is None:
                 # It may have been folded between the two.
                 travel.catch_up()
-                return travel.report(rollback_id)
-            mine = found is not None and found.rollback_id == rollback_id
-            shown = shown_progress(found) if found is not None and mine else None
+                return travel.report(namespace, rollback_id)
+            asked = (namespace, rollback_id)
+            shown = None
+            if found is not None and (found.namespace, found.rollback_id) == asked:
+                shown = shown_progress(found)
             return self._running(rollback_id, lsn, shown)
 
         known = await self._past.ask(look)
@@ -178,13 +180,12 @@ class RollbackApi:
         )
 
     async def _known(self, wish: Wish) -> RollbackReport | None:
-        rollback_id = wish.rollback_id
-        if rollback_id is None:
+        if wish.rollback_id is None:
             return None
-        return await self._past.ask(lambda travel: travel.report(rollback_id))
+        return await self._past.ask(_report_of(wish.namespace, wish.rollback_id))
 
     async def _repeated(self, rollback_id: EventId, send: Send) -> None:
-        report = await self._past.ask(_report_of(rollback_id))
+        report = await self._past.ask(_report_of(self._past.namespace, rollback_id))
         if report is None:
             raise LogUnavailable("the report of the last rollback is not there yet")
         shown = shown_report(report, self._follower.partition)
@@ -229,7 +230,7 @@ class RollbackApi:
         if not await self._follower.folded(lsn.offset, wait_s):
             await self._accepted(rollback_id, lsn, send)
             return
-        report = await self._past.ask(_report_of(rollback_id))
+        report = await self._past.ask(_report_of(self._past.namespace, rollback_id))
         if report is None:
             raise LogUnavailable(f"the fold passed {lsn} and left no report of it")
         await self._answer(report, send)
@@ -273,9 +274,9 @@ class RollbackApi:
 
 
 def _report_of(
-    rollback_id: EventId,
+    namespace: Namespace, rollback_id: EventId
 ) -> Callable[[TimeTravel], RollbackReport | None]:
-    return lambda travel: travel.report(rollback_id)
+    return lambda travel: travel.report(namespace, rollback_id)
 
 
 def _wait_s(prefer: bytes) -> float:

@@ -167,7 +167,7 @@ def _target(wish: Wish, travel: TimeTravel, history: History) -> Version:
     if wish.to_time_ns is not None:
         return version_at(travel, wish.namespace, history, wish.to_time_ns)
     if wish.undo is not None:
-        return _undone(wish.undo, travel, history)
+        return _undone(wish.namespace, wish.undo, travel, history)
     return _in_snapshot(wish, travel)
 
 
@@ -195,8 +195,10 @@ def version_at(
     return EMPTY
 
 
-def _undone(rollback_id: EventId, travel: TimeTravel, history: History) -> Version:
-    report = travel.report(rollback_id)
+def _undone(
+    namespace: Namespace, rollback_id: EventId, travel: TimeTravel, history: History
+) -> Version:
+    report = travel.report(namespace, rollback_id)
     if report is None:
         raise InvalidRequest(UNDO, "there is no such rollback", status=404)
     if report.status is RollbackStatus.REFUSED or report.new_version is None:

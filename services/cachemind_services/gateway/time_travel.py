@@ -95,11 +95,13 @@ class TimeTravel(Protocol):
         """Return why the namespace is not served, None where it is."""
         ...
 
-    def report(self, rollback_id: EventId) -> RollbackReport | None:
+    def report(
+        self, namespace: Namespace, rollback_id: EventId
+    ) -> RollbackReport | None:
         """Return how a rollback ended, None where it did not yet."""
         ...
 
-    def pending(self, rollback_id: EventId) -> Lsn | None:
+    def pending(self, namespace: Namespace, rollback_id: EventId) -> Lsn | None:
         """Return where a rollback's record is that is not folded yet, None for none.
 
         Raises: `LogUnavailable`, also where too much is not folded to look through.
