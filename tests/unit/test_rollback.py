@@ -146,7 +146,7 @@ def difference() -> Delta:
 
 
 def check(strategy: Strategy, changes: Delta) -> None:
-    done = Restoration(whole(LIVE), strategy, keep_changes=False)
+    done = Restoration(whole(LIVE), strategy, keep_changes=0)
     for change in changes.changes:
         done.add(Delta((change,)))
     require_totals(done.after, whole(TARGET).digest, 2)
@@ -156,6 +156,18 @@ def test_a_delta_counts_what_becomes_of_entries() -> None:
     found = difference()
     counts = {kind: found.count(kind) for kind in ChangeKind}
     assert counts == dict.fromkeys(ChangeKind, 1)
+
+
+@pytest.mark.parametrize("kept", range(5))
+def test_a_delta_of_which_little_is_kept_still_counts_all(kept: int) -> None:
+    done = Restoration(whole(LIVE), Strategy.FIELD_HASH, keep_changes=kept)
+    for change in difference().changes:
+        done.add(Delta((change,)))
+    found = done.delta()
+    assert found.changes == difference().changes[:kept]
+    assert len(found) == 3
+    assert [found.count(kind) for kind in ChangeKind] == [1, 1, 1]
+    assert len(done.entries) == 3
 
 
 @pytest.mark.parametrize("strategy", Strategy)

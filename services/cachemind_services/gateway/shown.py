@@ -83,7 +83,7 @@ def shown_rehearsal(rehearsal: Rehearsal, *, limit: int, bodies: bool) -> Shown:
 def shown_changes(delta: Delta, *, limit: int, bodies: bool) -> Shown:
     """Return the first `limit` changes, and how many more there are."""
     shown = [shown_change(change, bodies=bodies) for change in delta.changes[:limit]]
-    return {"changes": shown, "more": max(len(delta.changes) - limit, 0)}
+    return {"changes": shown, "more": len(delta) - len(shown)}
 
 
 def shown_change(change: EntryChange, *, bodies: bool) -> Shown:

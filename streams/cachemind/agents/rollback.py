@@ -51,6 +51,9 @@ log = logging.getLogger(__name__)
 
 VALID: Final = "valid"
 VERDICT_CHARS: Final = 1000
+SHOWN_CHANGES: Final = 100_000
+"""Changes that a preview holds, a few kilobytes each."""
+
 PART_KEYS: Final = 1_000
 """Keys that are looked at together: what is held of both versions at a time."""
 
@@ -102,12 +105,14 @@ def preview(
     Raises: `UnknownVersion` for a version that never was; `RollbackRejected` where
     nothing that is kept leads there; `LogUnavailable`, `StoreError`.
     """
-    prepared = _prepared(sources, namespace, target, strategy, watch, keep_changes=True)
+    prepared = _prepared(
+        sources, namespace, target, strategy, watch, keep_changes=SHOWN_CHANGES
+    )
     done = prepared.restoration
     return RollbackPreview(
         namespace=namespace,
         plan=prepared.plan,
-        delta=Delta(tuple(done.changes)),
+        delta=done.delta(),
         base=prepared.base,
         replayed=prepared.replayed,
         digest=done.after.digest,
@@ -133,7 +138,7 @@ def _prepared(
     strategy: Strategy,
     watch: Watch | None,
     *,
-    keep_changes: bool,
+    keep_changes: int,
 ) -> _Prepared:
     store = sources.store
     way = plan(store.history(namespace), target)
@@ -283,7 +288,7 @@ class Rollbacks:
             body.to_version,
             hooks.strategy,
             watch,
-            keep_changes=False,
+            keep_changes=0,
         )
         watch.validated()
         done = ready.restoration

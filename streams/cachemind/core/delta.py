@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from cachemind.core import json_patch
@@ -42,13 +42,21 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Every key whose entry is not the same, in key order."""
+    """The keys whose entries are not the same, in key order.
+
+    Of a very large one only the first changes are kept; `left_out` counts the others.
+    """
 
     changes: tuple[EntryChange, ...]
+    left_out: Mapping[ChangeKind, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.changes) + sum(self.left_out.values())
 
     def count(self, kind: ChangeKind) -> int:
         """Return how many entries have this fate."""
-        return sum(change.kind is kind for change in self.changes)
+        shown = sum(change.kind is kind for change in self.changes)
+        return shown + self.left_out.get(kind, 0)
 
     def entries(self) -> Mapping[ExactKey, Entry | None]:
         """Return what each of the keys becomes."""

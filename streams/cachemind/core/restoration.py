@@ -26,8 +26,9 @@ class Restoration:
     """The sum of all parts added so far."""
 
     def __init__(
-        self, live: NamespaceState, strategy: Strategy, *, keep_changes: bool
+        self, live: NamespaceState, strategy: Strategy, *, keep_changes: int
     ) -> None:
+        """The first `keep_changes` changes are kept, to be shown."""
         self.after = live
         self.entries: dict[ExactKey, Entry | None] = {}
         self.left: dict[ExactKey, ContextKey] = {}
@@ -55,8 +56,13 @@ class Restoration:
             raise RollbackRejected(
                 f"it restores more than {MAX_BYTES >> 20} MiB of entries at once"
             )
-        if self._keep_changes:
-            self.changes.extend(part.changes)
+        room = max(0, self._keep_changes - len(self.changes))
+        self.changes.extend(part.changes[:room])
+
+    def delta(self) -> Delta:
+        """Return what was added, as far as it was kept."""
+        kept = Counter(change.kind for change in self.changes)
+        return Delta(tuple(self.changes), self.counts - kept)
 
 
 def _size(entry: Entry | None) -> int:
