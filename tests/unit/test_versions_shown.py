@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cachemind_services.cli import diff, rollback, versions
+from cachemind_services.cli.describe import moment
 from cachemind_services.cli.main import main, parser
 
 
@@ -45,7 +46,7 @@ FOUND: dict[str, Any] = {
 
 
 def test_the_timeline_is_drawn_with_what_a_rollback_left_beside_it() -> None:
-    at = "2023-11-14 22:13:20.000"
+    at = moment(1_700_000_000_000_000_000)
     assert versions.render(FOUND) == [
         "shop: version 5, timeline 5, voided 3-4",
         f'●    5  {at}  local  2 entries  rolled back to 2  "bad"  0190',
@@ -86,9 +87,9 @@ CHANGES: dict[str, Any] = {
         {
             "key": "dd" * 32,
             "change": "changed",
-            "fields": ["response", "response_hash"],
-            "before": {"response_hash": "ee" * 32},
-            "after": {"response_hash": "ff" * 32},
+            "fields": ["stored_at_ns", "response", "response_hash"],
+            "before": {"response_hash": "ee" * 32, "stored_at_ns": 1_000_000_000},
+            "after": {"response_hash": "ff" * 32, "stored_at_ns": 2_000_000_000},
         },
     ],
 }
@@ -99,7 +100,8 @@ def test_a_difference_has_a_mark_an_entry_and_names_the_fields() -> None:
         "+ aaaaaaaaaaaaaaaa  model=m  version=3  response_hash=cccccccccccccccc",
         "- bbbbbbbbbbbbbbbb  model=m  version=4",
         '    response: {"id": "x"}',
-        "~ dddddddddddddddd  response, response_hash",
+        "~ dddddddddddddddd  stored_at_ns, response, response_hash",
+        f"    stored_at: {moment(1_000_000_000)} -> {moment(2_000_000_000)}",
         "    response_hash: eeeeeeeeeeeeeeee -> ffffffffffffffff",
         "... and 2 more, see --limit",
         "1 restored, 1 removed, 1 changed",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from cachemind_services.cli.describe import moment
 from cachemind_services.cli.http import add_client, call
 from cachemind_services.cli.versions import require_version
 
@@ -84,8 +85,16 @@ def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
     yield f"{head}  {', '.join(change['fields'])}"
     for name in change["fields"]:
         if name in change["before"]:
-            before, after = change["before"][name], change["after"][name]
-            yield f"    {name}: {_text(before)} -> {_text(after)}"
+            before, after = (
+                _value(name, change[side][name]) for side in ("before", "after")
+            )
+            yield f"    {name.removesuffix('_ns')}: {before} -> {after}"
+
+
+def _value(name: str, value: object) -> str:
+    if name.endswith("_at_ns") and isinstance(value, int):
+        return moment(value)
+    return _text(value)
 
 
 def _short(value: object) -> str:
