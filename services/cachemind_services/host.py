@@ -19,7 +19,7 @@ from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.broker.java import find_java
 from cachemind_services.metric_files import VARIABLE, forget_gauges
-from cachemind_services.settings import BOOTSTRAP, PREFIX, Settings
+from cachemind_services.settings import BOOTSTRAP, PREFIX, VIEWS, Settings
 from cachemind_services.sockets import bind_tcp, bind_unix, url_of
 from cachemind_services.supervisor import Child, own_command
 
@@ -126,6 +126,7 @@ def _own_metrics(settings: Settings, held: ExitStack) -> None:
     held.enter_context(gateway_claim(settings))
     metrics = _metrics_dir(settings)
     shutil.rmtree(metrics, ignore_errors=True)
+    shutil.rmtree(settings.data_dir / VIEWS, ignore_errors=True)
     metrics.mkdir(parents=True)
 
 

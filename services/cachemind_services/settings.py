@@ -20,6 +20,9 @@ PREFIX: Final = "CACHEMIND_"
 KAFKA_PREFIX: Final = "CACHEMIND_KAFKA_"
 CONFIG_VARIABLE: Final = "CACHEMIND_CONFIG"
 BOOTSTRAP: Final = "bootstrap.servers"
+VIEWS: Final = "views"
+"""Folder in the data folder for what the readers of stores write down."""
+
 _UNDERSCORED: Final = frozenset({"log_level"})
 """librdkafka properties whose own name has an underscore."""
 

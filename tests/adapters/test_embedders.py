@@ -312,3 +312,21 @@ class _Mirrored(MemoryEmbedder):
 
     def embed(self, text: str) -> bytes | None:
         return super().embed(text[::-1])
+
+
+def test_the_runtime_writes_nothing_about_the_machine(tmp_path: Path) -> None:
+    code = (
+        "from cachemind.adapters.embedder_onnx import OnnxEmbedder\n"
+        "from cachemind.adapters.encoder_cache import exported_model\n"
+        "from cachemind.adapters.encoder_files import bundled_encoder\n"
+        "from cachemind_services.broker.distribution import default_cache_dir\n"
+        "import os, sys\n"
+        "files = bundled_encoder()\n"
+        "model = exported_model(files, default_cache_dir())\n"
+        f"os.environ['HOME'] = {str(tmp_path)!r}\n"
+        "os.environ.pop('XDG_CACHE_HOME', None)\n"
+        "assert 'onnxruntime' not in sys.modules\n"
+        "OnnxEmbedder(files, model)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert list(tmp_path.rglob("*")) == []

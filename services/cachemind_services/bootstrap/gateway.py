@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from cachemind.adapters.clock import SystemClock
@@ -27,7 +28,7 @@ from cachemind_services.bootstrap.log import (
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
 from cachemind_services.broker.distribution import default_cache_dir
-from cachemind_services.settings import Settings
+from cachemind_services.settings import VIEWS, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
     kafka, wal = kafka_of(settings), topics_of(settings).wal.name
     writer = {**kafka, "delivery.timeout.ms": str(settings.wal_timeout_ms)}
     return GatewayPorts(
-        views=open_views(settings, log),
+        views=open_views(settings, log, _scratch(settings)),
         wal=KafkaWriter(writer, wal),
         codec=codec_of(settings),
         embedder=open_encoder(settings),
@@ -78,6 +79,12 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         log_ends=log_ends(KafkaReader(kafka, wal), settings.partitions),
         past=open_past(settings, log, Namespace(settings.namespace)),
     )
+
+
+def _scratch(settings: Settings) -> Path:
+    folder = settings.data_dir / VIEWS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def log_ends(

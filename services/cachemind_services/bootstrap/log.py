@@ -85,14 +85,21 @@ def store_identity(
     )
 
 
-def open_views(settings: Settings, log: LogIdentity | None) -> list[RocksView]:
-    """Return a view of every partition's store; of any log's where `log` is None."""
+def open_views(
+    settings: Settings, log: LogIdentity | None, scratch: Path | None = None
+) -> list[RocksView]:
+    """Return a view of every partition's store; of any log's where `log` is None.
+
+    `scratch` keeps RocksDB's own logs of these readers; a killed process leaves
+    them there.
+    """
     memory = RocksMemory()
     return [
         RocksView(
             store_path(settings, number),
             memory,
             identity=None if log is None else store_identity(settings, log, number),
+            scratch=scratch,
         )
         for number in range(settings.partitions)
     ]

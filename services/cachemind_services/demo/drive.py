@@ -136,7 +136,10 @@ def render(rows: Sequence[Row]) -> str:
         for line in cells
     ]
     ruled = [lines[0], "-" * max(map(len, lines)), *lines[1:]]
-    said = [f"{row.step.prompt}\n    {row.answer!r}" for row in rows]
+    said = [
+        f"{row.step.title}: {row.step.prompt}\n    {' '.join(row.answer.split())}"
+        for row in rows
+    ]
     return "\n".join([*(line.rstrip() for line in ruled), "", *said])
 
 

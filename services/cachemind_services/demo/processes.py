@@ -28,7 +28,11 @@ def running(
     """Run one `cachemind` command, its messages in `log_file`, until the block ends."""
     with log_file.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603  # our own program
-            own_command(*arguments), stdout=log, stderr=log
+            own_command(*arguments),
+            stdout=log,
+            stderr=log,
+            # Ctrl-C must reach us alone: we stop them.
+            start_new_session=True,
         )
     try:
         yield process

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -13,6 +15,7 @@ from typing import Any, Final
 
 from cachemind.errors import CacheError
 from cachemind.types import Lsn
+from cachemind_services.demo.chat_weights import MODEL_NAME
 from cachemind_services.demo.drive import drive, render
 from cachemind_services.demo.processes import (
     find_child,
@@ -28,6 +31,7 @@ SERVE_READY_S: Final = 300.0
 """Both fetch or convert something the first time."""
 
 RESTART_S: Final = 30.0
+WATCH_S: Final = 0.5
 WRITES: Final = 600
 KILL_AFTER: Final = 200
 DOCTOR_S: Final = 120.0
@@ -36,6 +40,8 @@ DOCTOR_S: Final = 120.0
 def show(*, stop_after: bool) -> int:
     """Run the demonstration; return 0 where all of it was as it should be."""
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as opened:
         folder = Path(
             opened.enter_context(tempfile.TemporaryDirectory(prefix="cachemind-demo-"))
@@ -49,17 +55,27 @@ def show(*, stop_after: bool) -> int:
         right = gateway.doctor() and right
         _say(f"\nshown in {time.monotonic() - began:.0f} s")
         if not stop_after:
-            _stay(upstream, gateway)
+            try:
+                _stay(upstream, gateway)
+            except KeyboardInterrupt:
+                _say("stopping")
     return 0 if right else 1
 
 
 class _Gateway:
     """A `cachemind serve` of the demonstration."""
 
-    def __init__(self, url: str, folder: Path, pid: int) -> None:
+    def __init__(
+        self, url: str, folder: Path, process: subprocess.Popen[bytes]
+    ) -> None:
         self.url = url
         self.folder = folder
-        self.pid = pid
+        self.pid = process.pid
+        self._process = process
+
+    def alive(self) -> bool:
+        """Return whether it still runs."""
+        return self._process.poll() is None
 
     def put(self, number: int) -> dict[str, Any]:
         """Store one answer and return where it is on the log."""
@@ -143,8 +159,8 @@ def crash(gateway: _Gateway) -> bool:
     gateway.settle(acknowledged[-1])
     found = gateway.entries() - before
     _say(
-        f"{len(acknowledged)} writes acknowledged, {found} in the state; "
-        f"last LSN {acknowledged[-1]}"
+        f"{len(acknowledged)} writes acknowledged, {found} of them in the state "
+        f"beside the {before} from above; last LSN {acknowledged[-1]}"
     )
     return found == len(acknowledged) == WRITES
 
@@ -158,13 +174,16 @@ def _start(folder: Path, opened: ExitStack) -> tuple[str, _Gateway]:
     model = opened.enter_context(
         running(upstream_log, ["demo-upstream", "--port", str(upstream_port)])
     )
-    _say("Starting Apache Kafka, materializer and gateway ...")
+    _say(
+        "Starting Apache Kafka, materializer and gateway ... (the first time fetches "
+        "54 MB and exports the encoder, about a minute)"
+    )
     argv = ["serve", "--upstream", upstream, "--port", str(port)]
     argv += ["--data-dir", str(folder / "data")]
     serve = opened.enter_context(running(serve_log, argv))
     wait_for(url + "/readyz", serve, serve_log, SERVE_READY_S)
     wait_for(upstream + "/v1/models", model, upstream_log, MODEL_READY_S)
-    return upstream, _Gateway(url, folder, serve.pid)
+    return upstream, _Gateway(url, folder, serve)
 
 
 def _stay(upstream: str, gateway: _Gateway) -> None:
@@ -177,14 +196,15 @@ def _stay(upstream: str, gateway: _Gateway) -> None:
         f"  curl -i {gateway.url}/v1/chat/completions -H 'content-type: "
         f"application/json' -d '{json.dumps(_EXAMPLE)}'"
     )
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        _say("stopping")
+    while gateway.alive():
+        time.sleep(WATCH_S)
+    _say("the gateway has ended; stopping")
 
 
 _EXAMPLE: Final = {
-    "model": "smollm2-135m-instruct",
+    "model": MODEL_NAME,
+    "temperature": 0,
+    "max_tokens": 40,
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
 }
 

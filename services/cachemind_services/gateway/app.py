@@ -71,7 +71,7 @@ class Gateway:
     async def startup(self) -> None:
         """Begin following the store; answers requests from now on."""
         self._parts = _Parts(self._deps)
-        self._parts.follower.start()
+        await self._parts.follower.start()
 
     async def shutdown(self) -> None:
         """Let what is in flight end, flush the log, close every port.

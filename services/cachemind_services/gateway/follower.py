@@ -78,8 +78,12 @@ class Follower:
             return f"the store is at {self.applied} of {self._goal}"
         return None
 
-    def start(self) -> None:
-        """Begin following; the first catch-up comes at once."""
+    async def start(self) -> None:
+        """Begin following, after a first look at what is there.
+
+        Without it the first requests would miss what the store has.
+        """
+        await self._catch_up(asyncio.get_running_loop())
         self._tasks = [
             asyncio.create_task(self._follow(), name="follow-store"),
             asyncio.create_task(self._find_goal(), name="find-log-end"),

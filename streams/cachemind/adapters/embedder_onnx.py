@@ -5,11 +5,11 @@ Nothing here imports torch. The model file is made and checked by `onnx_export`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped] # ships no types
 
 from cachemind.adapters.encoder_files import EncoderFiles
 from cachemind.adapters.word_pieces import WordPieces
@@ -31,9 +31,11 @@ class OnnxEmbedder:
     def __init__(self, files: EncoderFiles, model: Path, *, threads: int = 1) -> None:
         self._files = files
         self._pieces = WordPieces(files)
+        runtime = _onnxruntime()
+        options = _options(runtime, threads)
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(model), _options(threads), providers=["CPUExecutionProvider"]
+            self._session = runtime.InferenceSession(
+                str(model), options, providers=["CPUExecutionProvider"]
             )
         # ONNX Runtime's errors share no base but Exception.
         except Exception as error:
@@ -66,8 +68,20 @@ class OnnxEmbedder:
         return vector
 
 
-def _options(threads: int) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
+def _onnxruntime() -> Any:
+    """Return the module, loaded with its telemetry off.
+
+    From 1.32 on it notes a device id and an event for each process, and reads the
+    switch once, as it is loaded.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # type: ignore[import-untyped] # ships no types
+
+    return onnxruntime
+
+
+def _options(runtime: Any, threads: int) -> Any:
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
