@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.file_lock import exclusive
 from cachemind.adapters.file_sync import write_whole
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
@@ -42,6 +43,7 @@ from cachemind.errors import (
     InvalidRequest,
     LogError,
     StoreMismatch,
+    StoreUnavailable,
 )
 from cachemind.types import Lsn, Offset, Partition
 from cachemind_services.bootstrap.as_of import AsOf
@@ -79,9 +81,30 @@ def materialise(log: OpenLog, as_of: AsOf, progress: Progress) -> Replay:
     """Return the replay of `as_of`, made where it is not there yet.
 
     Raises: `FoldStopped` where the log does not reach back to any checkpoint;
+    `StoreLocked` where another command makes the same one just now;
     `LogUnavailable`, `StoreError`.
     """
     replay = Replay(folder=log.settings.data_dir / FOLDER / as_of.name, as_of=as_of)
+    with exclusive(_lock_of(replay)):
+        return _made(log, replay, progress)
+
+
+def forget(replay: Replay) -> None:
+    """Remove a replay. Raises: `StoreLocked`, `StoreUnavailable`."""
+    with exclusive(_lock_of(replay)):
+        try:
+            shutil.rmtree(replay.folder)
+        except OSError as error:
+            raise StoreUnavailable(f"{replay.folder}: {error}") from error
+        _lock_of(replay).unlink(missing_ok=True)
+
+
+def _lock_of(replay: Replay) -> Path:
+    return replay.folder.with_name(replay.folder.name + ".lock")
+
+
+def _made(log: OpenLog, replay: Replay, progress: Progress) -> Replay:
+    as_of = replay.as_of
     if (replay.folder / NOTE).exists():
         found = _read(replay.folder)
         if found.as_of == as_of:

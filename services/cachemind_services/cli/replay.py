@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -187,8 +186,10 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
 
 def _forget(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> int:
     """Remove the replay's stores; the log and the live stores are not touched."""
+    from cachemind_services.bootstrap.replaying import forget
+
     del arguments, settings
-    shutil.rmtree(replay.folder)
+    forget(replay)
     print(f"removed {replay.folder}", file=sys.stderr)
     return 0
 
