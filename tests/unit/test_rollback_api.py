@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Api:
         body = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
         return httpx.post(self.world.url + "/v1/chat/completions", json=body | more)
 
-    def put(self, prompt: str, answer: str) -> str:
+    def put(self, prompt: str, answer: str, **more: Any) -> str:
         request = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
         message = {"role": "assistant", "content": answer}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -60,7 +61,7 @@ class Api:
         }
         done = httpx.post(
             self.world.url + "/v1/cachemind/entries",
-            json={"request": request, "response": completion},
+            json={"request": request, "response": completion, **more},
         )
         assert done.status_code == 201, done.text
         key: str = done.json()["key"]
@@ -411,6 +412,43 @@ def test_the_fold_has_the_last_word_on_the_head(api: Api) -> None:
     assert api.head == 5
     undo = api.post(undo=answer.json()["rollback"]["rollback_id"])
     assert problem(undo)[:2] == (422, "undo")
+
+
+ASKED = "How do I reset the password of my account?"
+NEAR = "how do i reset the password of my account"
+
+
+def test_hits_by_meaning_go_and_come_with_the_versions(api: Api) -> None:
+    api.put(ASKED, "by meaning")
+    api.settle(5)
+    found = api.ask(NEAR)
+    assert (outcome(found), said(found)) == ("hit_semantic", "by meaning")
+    first = api.post(to_version=4).json()
+    assert outcome(api.ask(NEAR)) == "miss"
+    api.post(undo=first["rollback_id"])
+    back = api.ask(NEAR)
+    assert (outcome(back), said(back)) == ("hit_semantic", "by meaning")
+
+
+def test_what_has_expired_since_does_not_come_back_alive(api: Api) -> None:
+    api.put("short life", "lived", ttl_s=1)
+    api.settle(5)
+    assert outcome(api.ask("short life")) == "hit_exact"
+    api.put("short life", "lives on")
+    api.settle(6)
+    stored_at = api.get("/v1/versions", first=5, last=5).json()["versions"][0]
+    expires_s = stored_at["occurred_at_ns"] / 1e9 + 1
+    wait_until(lambda: time.time() > expires_s)
+    report = api.post(to_version=5).json()
+    assert (report["status"], report["changed"]) == ("committed", 1)
+    answer = api.ask("short life")
+    assert outcome(answer) == "miss"
+    assert "detail=expired" in answer.headers["cache-status"]
+
+
+def outcome(answer: httpx.Response) -> str:
+    found: str = answer.headers["x-cachemind-outcome"]
+    return found
 
 
 def test_another_method_is_not_allowed(api: Api) -> None:
