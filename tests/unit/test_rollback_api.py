@@ -172,6 +172,8 @@ def test_repeating_a_rollback_changes_nothing(api: Api) -> None:
     assert first.json()["rollback_id"] == given
     records = len(api.world.of(RolledBack))
     assert api.post(to_version=3, rollback_id=given).json() == first.json()
+    other = api.post(to_version=2, rollback_id=given)
+    assert problem(other) == (400, "rollback_id", None)
     repeated = api.post(to_version=3).json()
     assert repeated == {**first.json(), "repeated": True}
     assert (api.head, len(api.world.of(RolledBack))) == (5, records)

@@ -182,7 +182,11 @@ class RollbackApi:
     async def _known(self, wish: Wish) -> RollbackReport | None:
         if wish.rollback_id is None:
             return None
-        return await self._past.ask(_report_of(wish.namespace, wish.rollback_id))
+        known = await self._past.ask(_report_of(wish.namespace, wish.rollback_id))
+        if known is not None and wish.to_version not in (None, known.to_version):
+            problem = f"is that of a rollback to version {known.to_version}"
+            raise InvalidRequest("rollback_id", problem)
+        return known
 
     async def _repeated(self, rollback_id: EventId, send: Send) -> None:
         report = await self._past.ask(_report_of(self._past.namespace, rollback_id))
