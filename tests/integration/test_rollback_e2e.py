@@ -319,12 +319,26 @@ def content(shop: Shop, client: httpx.Client) -> str:
     return FROM_UPSTREAM if found.startswith("The answer to") else found
 
 
-def test_a_write_that_was_decided_before_a_rollback_is_fenced(shop: Shop) -> None:
-    head = shop.head()
-    shop.rollback(to_version=GOOD)
+def test_a_write_that_was_decided_before_a_rollback_is_fenced(
+    host: Serving, shop: Shop
+) -> None:
+    left = shop.stats()["timeline"]
+    assert shop.rollback(to_version=POISONED).status_code == 200
+    assert shop.rollback(to_version=GOOD).status_code == 200
+    eventually(lambda: shop.stats()["version"] == shop.head())
+    before = shop.stats()
+    bulk(host, [stored(10**6)], left)
+    eventually(lambda: fenced(shop.stats()) == fenced(before) + 1)
+    after = shop.stats()
+    assert (after["version"], after["digest"]) == (before["version"], before["digest"])
     shop.put("question 0", "a newer answer")
-    assert answers(shop) == {"a newer answer", "good 1", "good 2"}
-    assert shop.head() >= head
+    newer = {"a newer answer", "good 1", "good 2"}
+    eventually(lambda: answers(shop) == newer)
+
+
+def fenced(stats: dict[str, Any]) -> int:
+    count: int = stats["counts"].get("fenced", 0)
+    return count
 
 
 def test_entries_are_shown_as_of_then(shop: Shop) -> None:
