@@ -244,7 +244,7 @@ async def until(holds: object) -> None:
 async def test_a_follower_shows_each_commit_with_its_changes() -> None:
     folded, seen = Folded(), list[Freshness]()
     following = follower(folded.view, Ends(0), seen)
-    following.start()
+    await following.start()
     await until(lambda: seen)
     folded.fold(entry(0, TEXTS[0]))
     assert await following.folded(Offset(0), 5)
@@ -259,7 +259,7 @@ async def test_a_follower_is_ready_once_it_shows_what_the_log_held() -> None:
     folded, seen, ends = Folded(), list[Freshness](), Ends(2)
     following = follower(folded.view, ends, seen)
     assert (following.not_ready or "").startswith("the store was not read")
-    following.start()
+    await following.start()
     folded.fold(entry(0, TEXTS[0]))
     await until(lambda: following.not_ready == "the store is at 0 of 1")
     folded.fold(entry(1, TEXTS[1]))
@@ -273,7 +273,7 @@ async def test_a_store_that_goes_away_is_said_and_comes_back() -> None:
     view, seen = Broken(MemoryStore()), list[Freshness]()
     view.away = True
     following = follower(view, Ends(0), seen)
-    following.start()
+    await following.start()
     await until(lambda: "gone" in (following.not_ready or ""))
     view.away = False
     await until(lambda: following.not_ready is None)
