@@ -162,6 +162,10 @@ class Readers:
         for thread in self._threads:
             thread.join()
 
+    def after(self, moment_s: float) -> list[Answered]:
+        """Return the answers to what was asked after a moment."""
+        return [answer for answer in self.answers if answer.asked_s > moment_s]
+
     def _read(self, number: int) -> None:
         while not self._stop.is_set():
             question = self._questions[number % len(self._questions)]
