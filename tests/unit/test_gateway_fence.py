@@ -7,6 +7,7 @@ import timeit
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,11 +34,14 @@ from cachemind.types import (
 )
 from cachemind_services.gateway.overlay import Overlay
 from tests.gateways import NAMESPACE, PARTITIONS, World, folded, gateway
-from tests.upstreams import ScriptedUpstream, served, wait_until
+from tests.upstreams import ScriptedUpstream, completion, served, wait_until
 from tests.wal_events import envelope, exact_key, stored
 
 CHAT = "/v1/chat/completions"
-BODY = {"model": "m", "messages": [{"role": "user", "content": "Why is that so?"}]}
+BODY: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "Why is that so?"}],
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,19 @@ def test_a_hit_that_a_rollback_overtook_while_the_log_took_it_is_a_miss(
     assert len(shop.upstream.chats) == asked + 1
     outcomes = [(read.outcome, read.reason) for read in shop.world.reads]
     assert outcomes[-2:] == [(Outcome.HIT_EXACT, ""), (Outcome.MISS, "rolled-back")]
+
+
+def test_what_is_put_waits_for_a_rollback_that_would_void_it(shop: Shop) -> None:
+    ahead = Offset(shop.store.applied() + 1)
+    shop.store.fence(NAMESPACE, ahead)
+    entry = {"request": BODY, "response": completion(BODY)}
+    url = shop.world.url + "/v1/cachemind/entries"
+    refused = httpx.post(url, json=entry)
+    assert refused.status_code == 503
+    assert "rollback" in refused.json()["error"]["message"]
+    assert shop.outcome() == "miss"  # its record is what the fence waits for
+    wait_until(lambda: shop.store.applied() >= ahead)
+    assert httpx.post(url, json=entry).status_code == 201
 
 
 def test_a_quarantined_namespace_is_bypassed_and_stores_nothing(shop: Shop) -> None:

@@ -19,6 +19,7 @@ from cachemind.errors import (
     InvalidRequest,
     LogError,
     LogRejected,
+    LogUnavailable,
     MalformedCompletion,
 )
 from cachemind.events import Evidence, Invalidated, SelectorKind
@@ -159,6 +160,7 @@ class Admin:
         )
         vector = await self._desk.vector(keys.prompt)
         stored = self._desk.event(call, keys, decision, response, vector, _tags(fields))
+        await self._past_the_fence()
         lsn = await self._writes.store(stored, call.trace.trace_id)
         await send_json(
             send,
@@ -170,6 +172,14 @@ class Admin:
                 "ttl_ms": stored.ttl_ms,
             },
         )
+
+    async def _past_the_fence(self) -> None:
+        """Wait until a rollback shows here: the fold would drop what knows it not.
+
+        Raises: `LogUnavailable`.
+        """
+        if not await self._follower.folded(self._entries.fence(), FOLD_WAIT_S):
+            raise LogUnavailable("a rollback is under way; try again later")
 
     async def _invalidate(self, scope: Scope, receive: Receive, send: Send) -> None:
         fields = await self._fields(receive)
