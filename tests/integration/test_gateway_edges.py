@@ -470,6 +470,19 @@ def test_readiness_says_that_the_log_does_not_answer(
         wait_until(lambda: httpx.get(world.url + "/readyz").status_code == 200)
 
 
+def test_a_log_that_goes_away_is_a_warning_and_takes_no_gateway_out(
+    world: World, client: httpx.Client
+) -> None:
+    world.log.go_away()
+    put(client)
+    wait_until(lambda: httpx.get(world.url + "/readyz").json()["warnings"])
+    answer = httpx.get(world.url + "/readyz")
+    assert answer.status_code == 200
+    assert "log" in answer.json()["warnings"][0]
+    world.log.come_back()
+    wait_until(lambda: not httpx.get(world.url + "/readyz").json()["warnings"])
+
+
 def test_metrics_count_outcomes(world: World, client: httpx.Client) -> None:
     for _ in range(3):
         client.post(CHAT, json=BODY)

@@ -33,6 +33,9 @@ from cachemind_services.settings import VIEWS, Settings
 logger = logging.getLogger(__name__)
 
 START_DEADLINE_S: Final = 5.0
+WAIT_S: Final = 2.0
+"""For the log to say where it ends: a stop waits for an answer under way."""
+
 MS_PER_S: Final = 1_000
 
 
@@ -76,7 +79,9 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         embedder=open_encoder(settings),
         upstream=HttpUpstream(settings.upstream, _timeouts(settings)),
         clock=SystemClock(),
-        log_ends=log_ends(KafkaReader(kafka, wal), settings.partitions),
+        log_ends=log_ends(
+            KafkaReader(kafka, wal, request_s=WAIT_S), settings.partitions
+        ),
         past=open_past(settings, log, Namespace(settings.namespace)),
     )
 

@@ -28,6 +28,7 @@ from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.metrics import CONTENT_TYPE
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.proxy import Proxy
+from cachemind_services.gateway.recovery import Recovery
 from cachemind_services.gateway.rollback_api import (
     ROLLBACK_PATH,
     ROLLBACKS_PREFIX,
@@ -35,6 +36,7 @@ from cachemind_services.gateway.rollback_api import (
     is_of_past,
 )
 from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.standstill import Standstill
 from cachemind_services.gateway.time_travel import TimeTraveller
 from cachemind_services.gateway.turns import Turns
 from cachemind_services.gateway.understanding import Understanding
@@ -46,6 +48,9 @@ from cachemind_services.gateway.versions_api import (
 )
 from cachemind_services.gateway.wal_session import WalSession
 from cachemind_services.gateway.writes import Writes
+
+LATE_S: Final = 5.0
+"""A store that stands still so long, with records to fold, is worth a word."""
 
 CHAT_PATH: Final = "/v1/chat/completions"
 _LOG: Final = logging.getLogger("cachemind.gateway")
@@ -72,6 +77,7 @@ class Gateway:
         """Begin following the store; answers requests from now on."""
         self._parts = _Parts(self._deps)
         await self._parts.follower.start()
+        self._parts.recovery.start()
 
     async def shutdown(self) -> None:
         """Let what is in flight end, flush the log, close every port.
@@ -125,7 +131,8 @@ class Gateway:
         elif path == "/readyz":
             reasons = parts.not_ready()
             status = "not ready" if reasons else "ready"
-            answer = {"status": status, "reasons": reasons}
+            warnings = parts.warnings()
+            answer = {"status": status, "reasons": reasons, "warnings": warnings}
             await send_json(send, 503 if reasons else 200, answer)
         else:
             text = await asyncio.to_thread(self._deps.metrics.render)
@@ -196,11 +203,28 @@ class _Parts:
             self.versions,
         )
         self.proxy = Proxy(deps.upstream)
+        self.standstill = Standstill()
+        self.recovery = Recovery(self.wal, deps.log_ends, settings.wal_retry_s)
 
     def not_ready(self) -> list[str]:
         """Return why this worker should get no traffic yet; empty once it should."""
         reason = self.follower.not_ready
         return [] if reason is None else [reason]
+
+    def warnings(self) -> list[str]:
+        """Return what is wrong although requests are answered, maybe uncached.
+
+        Not a reason to get no traffic: it would take every gateway out at once.
+        """
+        found = []
+        if not self.wal.available:
+            found.append("the log does not answer: requests go to upstream alone")
+        if (still_s := self.standstill.seconds()) > LATE_S:
+            found.append(
+                f"the store stays at {self.follower.applied} for {still_s:.0f} s, "
+                f"{self.wal.newest} is acknowledged: does the materializer run?"
+            )
+        return found
 
     async def close(self) -> None:
         """Drain, flush and close."""
@@ -213,6 +237,7 @@ class _Parts:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        await self.recovery.stop()
         left_s = max(until - asyncio.get_running_loop().time(), 1.0)
         await self.wal.flush(left_s)
         await self.writes.drain()
@@ -241,6 +266,7 @@ class _Parts:
         newest = self.wal.newest
         lag = 0 if newest is None else max(newest.offset - fresh.applied, 0)
         metrics.fold_lag.set(lag)
+        self.standstill.observe(fresh.applied, lag)
 
 
 def _semantic_tier(deps: GatewayDeps, partition: int) -> SemanticTier | None:

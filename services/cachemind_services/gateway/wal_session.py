@@ -83,6 +83,10 @@ class WalSession:
         """Return whether the last append was acknowledged in time."""
         return self._breaker.closed
 
+    def recovered(self) -> None:
+        """Use the log again: somebody has found that it answers."""
+        self._breaker.succeeded()
+
     def read(self, read: Read) -> asyncio.Future[Lsn]:
         """Return the future of the record that carries `read`; never cancel it.
 

@@ -139,6 +139,8 @@ class MemoryLog:
     def bounds(self, partition: Partition) -> tuple[Offset, Offset]:
         """Return (first readable offset, offset after the last record)."""
         with self._changed:
+            if self._outage is not None:
+                raise LogUnavailable(self._outage)
             log = self._at(partition)
             return Offset(log.first), Offset(log.end)
 
