@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Final
 
-from cachemind.adapters.checkpoints import RocksCheckpointMaker
+from cachemind.adapters.checkpoints import RocksCheckpointMaker, RocksCheckpoints
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
@@ -21,6 +21,7 @@ from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.materializer import Materializer, MaterializerDeps
 from cachemind.agents.past import Sources
 from cachemind.agents.rollback import Rollbacks
+from cachemind.core.topics import TopicSpec
 from cachemind.types import Partition
 from cachemind_services.bootstrap.checkpoints import (
     dying_at,
@@ -94,18 +95,15 @@ def _deps(
     failpoint: Failpoint,
 ) -> MaterializerDeps:
     kafka, topics = kafka_of(settings), topics_of(settings)
-    group = group_of(settings)
-    largest = {"message.max.bytes": str(topics.dlq.max_message_bytes)}
-    letters = KafkaWriter({**kafka, **largest}, topics.dlq.name)
+    group, wal = group_of(settings), topics.wal.name
+    letters = _dead_letters(kafka, topics.dlq)
     closers.callback(letters.close, CLOSE_S)
     reader = closers.enter_context(
-        closing(KafkaReader(kafka, topics.wal.name, request_s=WAIT_S, stall_s=WAIT_S))
+        closing(KafkaReader(kafka, wal, request_s=WAIT_S, stall_s=WAIT_S))
     )
-    offsets = closers.enter_context(
-        closing(KafkaGroupOffsets(kafka, group, topics.wal.name, WAIT_S))
-    )
-    scratch = closers.enter_context(
-        closing(KafkaGroupOffsets(kafka, f"{group}.rollback", topics.wal.name, WAIT_S))
+    offsets, scratch = (
+        closers.enter_context(closing(KafkaGroupOffsets(kafka, name, wal, WAIT_S)))
+        for name in (group, f"{group}.rollback")
     )
     codec, memory = codec_of(settings), RocksMemory()
     checkpoints = {p: local_checkpoints(settings, log, p, memory) for p in stores}
@@ -116,7 +114,7 @@ def _deps(
         dead_letters=letters,
         group_offsets=offsets,
         kafka=kafka,
-        wal_topic=topics.wal.name,
+        wal_topic=wal,
         group=group,
         metrics=PrometheusFoldMetrics(),
         stop=stop,
@@ -124,28 +122,43 @@ def _deps(
         offset_memory=offset_memory(settings, log),
         caught_up=partial(forget_replaced, settings),
         rollbacks={
-            partition: Rollbacks(
+            number: Rollbacks(
                 Sources(
-                    partition=partition,
+                    partition=number,
                     store=store,
-                    checkpoints=checkpoints[partition],
+                    checkpoints=checkpoints[number],
                     log=reader,
                     decoder=codec,
                 ),
                 store,
-                rollback_hooks(settings, partition, scratch, failpoint),
+                rollback_hooks(settings, number, scratch, failpoint),
             )
-            for partition, store in stores.items()
+            for number, store in stores.items()
         },
         checkpointing={
-            partition: Checkpointing(
-                RocksCheckpointMaker(checkpoints[partition], store, failpoint),
-                SystemClock(),
-                every_events=settings.checkpoint_events,
-                interval_s=settings.checkpoint_interval_s,
-            )
-            for partition, store in stores.items()
+            number: _checkpointing(settings, checkpoints[number], store, failpoint)
+            for number, store in stores.items()
         },
+    )
+
+
+def _dead_letters(kafka: Mapping[str, str], dlq: TopicSpec) -> KafkaWriter:
+    """Return a writer that takes the largest record and what we add to it."""
+    largest = {"message.max.bytes": str(dlq.max_message_bytes)}
+    return KafkaWriter({**kafka, **largest}, dlq.name)
+
+
+def _checkpointing(
+    settings: Settings,
+    checkpoints: RocksCheckpoints,
+    store: RocksStore,
+    failpoint: Failpoint,
+) -> Checkpointing:
+    return Checkpointing(
+        RocksCheckpointMaker(checkpoints, store, failpoint),
+        SystemClock(),
+        every_events=settings.checkpoint_events,
+        interval_s=settings.checkpoint_interval_s,
     )
 
 
