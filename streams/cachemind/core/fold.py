@@ -26,13 +26,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from cachemind.core.packing import MAX_I64
+from cachemind.core.decisions import decided
 from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.selection import selected
 from cachemind.core.state import (
     HIT_HISTORY,
     Effect,
-    Entry,
     EntryReader,
     Hits,
     NamespaceState,
@@ -54,7 +53,6 @@ from cachemind.events import (
     RolledBack,
     SnapshotTaken,
     Stored,
-    Verdict,
 )
 from cachemind.types import (
     ContextKey,
@@ -64,8 +62,6 @@ from cachemind.types import (
     Timeline,
     Version,
 )
-
-NS_PER_MS: Final = 1_000_000
 
 
 def apply(
@@ -84,7 +80,7 @@ def apply(
         case Stored() | Evicted() | Pinned() | Feedback():
             if envelope.timeline != state.timeline:
                 return _step(Effect.FENCED, _counted(state, "fenced"))
-            changes = _decided(state, entries, envelope, body, lsn)
+            changes = decided(state, entries, envelope, body, lsn)
             return _changed(state, entries, envelope, lsn, changes)
         case Invalidated():
             gone = selected(entries, body, envelope.occurred_at_ns)
@@ -146,90 +142,6 @@ def _hit(before: Hits | None, at_ns: int) -> Hits:
         return Hits(count=1, last_ns=(at_ns,))
     last = (at_ns, *before.last_ns)[:HIT_HISTORY]
     return Hits(count=before.count + 1, last_ns=last)
-
-
-# ---- what entries become ------------------------------------------------------------
-
-
-def _decided(
-    state: NamespaceState,
-    entries: EntryReader,
-    envelope: Envelope,
-    body: Stored | Evicted | Pinned | Feedback,
-    lsn: Lsn,
-) -> Changes:
-    match body:
-        case Stored():
-            before = entries.entry(body.exact_key)
-            if before is not None and before.event_id == envelope.event_id:
-                return {}
-            return {body.exact_key: _entry(state, envelope, body, lsn, before)}
-        case Evicted():
-            present = ((key, entries.entry(key)) for key in body.keys)
-            return {
-                key: None
-                for key, entry in present
-                if entry is not None and not entry.pinned
-            }
-        case Pinned():
-            before = entries.entry(body.exact_key)
-            if before is None or before.pinned == body.pinned:
-                return {}
-            return {body.exact_key: replace(before, pinned=body.pinned)}
-        case Feedback():
-            before = entries.entry(body.matched_key)
-            return {} if before is None else {body.matched_key: _judged(before, body)}
-        case _:
-            assert_never(body)
-
-
-def _judged(entry: Entry, body: Feedback) -> Entry:
-    match body.verdict:
-        case Verdict.RIGHT:
-            return replace(entry, right=entry.right + 1)
-        case Verdict.WRONG:
-            return replace(entry, wrong=entry.wrong + 1)
-        case _:
-            assert_never(body.verdict)
-
-
-def _entry(
-    state: NamespaceState,
-    envelope: Envelope,
-    body: Stored,
-    lsn: Lsn,
-    before: Entry | None,
-) -> Entry:
-    same = before is not None and before.response_hash == body.response_hash
-    expires_at_ns = envelope.occurred_at_ns + body.ttl_ms * NS_PER_MS
-    return Entry(
-        exact_key=body.exact_key,
-        context_key=body.context_key,
-        event_id=envelope.event_id,
-        offset=lsn.offset,
-        version=Version(state.version + 1),
-        timeline=state.timeline,
-        stored_at_ns=envelope.occurred_at_ns,
-        # A time past the year 2262 does not fit; such an entry never expires.
-        expires_at_ns=min(expires_at_ns, MAX_I64),
-        pinned=before is not None and before.pinned,
-        right=before.right if before is not None and same else 0,
-        wrong=before.wrong if before is not None and same else 0,
-        prompt_hash=body.prompt_hash,
-        request_hash=body.request_hash,
-        response_hash=body.response_hash,
-        snapshot_id=body.snapshot_id,
-        semantic_key=body.semantic_key,
-        encoder_id=body.encoder_id,
-        model=body.model,
-        parameters=body.parameters,
-        finish_reason=body.finish_reason,
-        tags=body.tags,
-        source_chunks=body.source_chunks,
-        prompt=body.prompt,
-        embedding=body.embedding,
-        response=body.response,
-    )
 
 
 # ---- what the namespace becomes -----------------------------------------------------
