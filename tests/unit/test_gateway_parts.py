@@ -343,10 +343,10 @@ def test_an_acknowledgement_that_comes_late_replaces_nothing_newer() -> None:
 
 
 def test_the_overlay_keeps_within_its_bytes() -> None:
-    overlay = Overlay(3_000)
+    overlay = Overlay(9_000)
     for number in range(50):
         overlay.add(envelope(stored(number)), at(number), STATE)
-        assert overlay.held_bytes <= 3_000
+        assert overlay.held_bytes <= 9_000
     assert overlay.raw_entry(stored(0).exact_key) is None
     assert overlay.raw_entry(stored(49).exact_key) is not None
     overlay.add(envelope(stored(99, response=b"x" * 5_000)), at(99), STATE)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 
-from cachemind_services.cli.logs import REPEAT_AFTER_S, Repeats
+import pytest
+
+from cachemind_services.cli.logs import REPEAT_AFTER_S, Repeats, not_cancelled
 
 
 def said(message: str, *facts: object, name: str = "kafka") -> logging.LogRecord:
@@ -27,3 +30,14 @@ def test_another_message_or_another_speaker_is_not_held_back() -> None:
     assert repeats.filter(said("back"))
     assert repeats.filter(said("away", name="store"))
     assert not repeats.filter(said("away"))
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(CancelledError(), False), (ValueError(), True), (None, True)]
+)
+def test_a_request_that_the_drain_cut_is_no_error(
+    error: BaseException | None, *, shown: bool
+) -> None:
+    record = said("Exception in ASGI application")
+    record.exc_info = None if error is None else (type(error), error, None)
+    assert not_cancelled(record) is shown

@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Final
 
@@ -57,3 +58,9 @@ def configure() -> None:
     )
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(not_cancelled)
+
+
+def not_cancelled(record: logging.LogRecord) -> bool:
+    """Return False for a request that the drain has cut: no error, and no news."""
+    return not (record.exc_info and isinstance(record.exc_info[1], CancelledError))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from cachemind.core import entry_bytes
 from cachemind.core.fold import apply
@@ -29,11 +30,20 @@ class _OneEntry:
         return () if self.only is None else (self.only,)
 
 
+ENTRY_BYTES: Final = 1_024
+"""Of an entry's objects, whatever they hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     offset: Offset
     entry: Entry
     raw: bytes
+
+    @property
+    def cost_bytes(self) -> int:
+        """Return what it takes in memory: the bytes, and the entry they came from."""
+        return 2 * len(self.raw) + ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +125,10 @@ class Overlay:
         if older is not None and older.offset > waiting.offset:
             return
         self._drop([key])
-        if len(waiting.raw) > self._limit_bytes:
+        if waiting.cost_bytes > self._limit_bytes:
             return
         self._entries[key] = waiting
-        self.held_bytes += len(waiting.raw)
+        self.held_bytes += waiting.cost_bytes
         while self.held_bytes > self._limit_bytes:
             self._drop([next(iter(self._entries))])
 
@@ -126,4 +136,4 @@ class Overlay:
         for key in list(keys):
             gone = self._entries.pop(key, None)
             if gone is not None:
-                self.held_bytes -= len(gone.raw)
+                self.held_bytes -= gone.cost_bytes
