@@ -76,8 +76,7 @@ class KafkaReader:
         low, high = repeated(
             f"bounds of {self._topic}[{partition}]",
             self._request_s,
-            # The upper one is the last stable offset, since we read committed.
-            lambda limit_s: self._asking.get_watermark_offsets(where, limit_s),
+            lambda limit_s: self._watermarks(where, limit_s),
         )
         return Offset(low), Offset(high)
 
@@ -136,6 +135,15 @@ class KafkaReader:
     def close(self) -> None:
         """Leave the log. A read under way ends by itself."""
         self._asking.close()
+
+    def _watermarks(self, where: TopicPartition, limit_s: float) -> tuple[int, int]:
+        self._hand_on_log_lines()
+        try:
+            # The upper one is the last stable offset, since we read committed.
+            low, high = self._asking.get_watermark_offsets(where, limit_s)
+        except KafkaException as error:
+            raise KafkaException(self._explain(error)) from error
+        return low, high
 
     def _explain(self, error: KafkaException) -> KafkaError:
         """Return the cause; for a partition that is not known, the topic's."""
