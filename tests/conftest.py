@@ -21,7 +21,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     Tests share it, so each names its topics and groups with `topic_prefix`.
     """
     folder = tmp_path_factory.mktemp("broker")
-    with EmbeddedBroker(folder, short_lived=True) as running:
+    with EmbeddedBroker(folder) as running:
         yield running
 
 
@@ -32,7 +32,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
         def start() -> EmbeddedBroker:
             folder = tmp_path / f"broker-{uuid.uuid4().hex[:8]}"
-            return running.enter_context(EmbeddedBroker(folder, short_lived=True))
+            return running.enter_context(EmbeddedBroker(folder))
 
         yield start
 

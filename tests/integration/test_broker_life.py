@@ -111,7 +111,7 @@ def test_acknowledged_records_survive_kill_minus_nine(
     tmp_path: Path, topic_prefix: str
 ) -> None:
     values = [b"%d" % number for number in range(1000)]
-    broker = EmbeddedBroker(tmp_path, short_lived=True)
+    broker = EmbeddedBroker(tmp_path)
     # The starter's thread ends before the broker is used.
     starter = Thread(target=broker.start)
     starter.start()
@@ -207,7 +207,7 @@ def test_a_jvm_that_dies_at_the_start_shows_its_last_words(tmp_path: Path) -> No
 
 
 def test_a_broker_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path, ready_timeout_s=0, short_lived=True)
+    broker = EmbeddedBroker(tmp_path, ready_timeout_s=0)
     with pytest.raises(BrokerNotReady), broker:
         pass
     assert not broker.status().running
