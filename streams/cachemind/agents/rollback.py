@@ -22,6 +22,7 @@ from typing import Any, Final
 from cachemind.agents.past import Sources, Watch, entries_at, recalled, recorded_at
 from cachemind.core.delta import ChangeKind, Delta, delta
 from cachemind.core.fold import apply, restored, unchanged
+from cachemind.core.identifiers import NS_PER_MS
 from cachemind.core.restoration import Restoration
 from cachemind.core.rollback import Base, Keys, Past, Plan, plan
 from cachemind.core.rollback_check import require_totals
@@ -56,8 +57,6 @@ SHOWN_CHANGES: Final = 100_000
 
 PART_KEYS: Final = 1_000
 """Keys that are looked at together: what is held of both versions at a time."""
-
-_NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +325,7 @@ class Rollbacks:
             digest=step.state.digest,
             strategy=self._hooks.strategy,
             verdict=verdict[:VERDICT_CHARS],
-            duration_ms=(self._hooks.monotonic_ns() - began_ns) // _NS_PER_MS,
+            duration_ms=(self._hooks.monotonic_ns() - began_ns) // NS_PER_MS,
             reason=body.reason[:REASON_CHARS],
         )
 

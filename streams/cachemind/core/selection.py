@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
+from cachemind.core.identifiers import NS_PER_MS
 from cachemind.core.state import Entry, EntryReader
 from cachemind.events import Invalidated, SelectorKind
 from cachemind.types import ExactKey, Sha256
 
-_NS_PER_MS: Final = 1_000_000
 _AGE_DIGITS: Final = 20
 """An age of more digits lies before the epoch whatever the event's time."""
 
@@ -57,4 +57,4 @@ def _newest_ns(age_ms: str, occurred_at_ns: int) -> int:
     digits = age_ms.lstrip("0") or "0"
     if len(digits) > _AGE_DIGITS:  # int() refuses thousands of digits
         return -1
-    return occurred_at_ns - int(digits) * _NS_PER_MS
+    return occurred_at_ns - int(digits) * NS_PER_MS
