@@ -227,6 +227,27 @@ class EmbeddingUnavailable(CacheError):
     """The encoder failed or has no weights; a caller treats it as a miss."""
 
 
+# ---- keys and receipts ---------------------------------------------------------------
+
+
+class KeyUnavailable(CacheError):
+    """A key's provider does not answer just now; a retry may succeed."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"key {key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class KeyRefused(CacheError):
+    """A key will not do what it was asked: disabled, deleted, wrong or not allowed."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"key {key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
 # ---- processes ----------------------------------------------------------------------
 
 

@@ -12,6 +12,10 @@ from cachemind.ports.checkpoints import (
 from cachemind.ports.clock import (
     Clock,
 )
+from cachemind.ports.keys import (
+    KeyWrapper,
+    SigningKey,
+)
 from cachemind.ports.log import (
     Decoder,
     FoldMetrics,
@@ -50,6 +54,7 @@ __all__ = [
     "FoldMetrics",
     "GroupOffsets",
     "Headers",
+    "KeyWrapper",
     "LiveStore",
     "LogFollower",
     "LogReader",
@@ -59,6 +64,7 @@ __all__ = [
     "OffsetMemory",
     "RollbackProgressBoard",
     "SchemaIds",
+    "SigningKey",
     "StoreHistory",
     "StoreInspector",
     "StoreView",
