@@ -26,6 +26,9 @@ VIEWS: Final = "views"
 _UNDERSCORED: Final = frozenset({"log_level"})
 """librdkafka properties whose own name has an underscore."""
 
+STRICT: Final = {"wal_ack": "acked", "on_wal_failure": "refuse"}
+"""What audit mode demands: an answer leaves once the log has it, or not at all."""
+
 OFF: Final = False
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -183,6 +186,16 @@ class Settings:
     watchdog_s: int = _setting(
         _whole(1, 86_400), 60, "restart a materializer that makes no progress"
     )
+    audit_mode: bool = _setting(
+        _flag,
+        OFF,
+        "serve only what the log has acknowledged, answers that are passed through "
+        "too, and 503 while it is away (so wal-ack=acked, on-wal-failure=refuse); "
+        "sign a receipt of each record",
+    )
+    log_dir: Path | None = _setting(
+        _path, None, "of audit mode: keys/, receipts/ and the copy in sealed/"
+    )
     log_level: str = _setting(
         _one_of("debug", "info", "warning", "error"), "info", "of our own log lines"
     )
@@ -197,6 +210,28 @@ class Settings:
     def broker_dir(self) -> Path:
         """Return where the embedded Kafka keeps its data."""
         return self.data_dir / "broker"
+
+    @property
+    def keys_dir(self) -> Path:
+        """Return where the keys of audit mode are. Raises: `InvalidSetting`."""
+        return self._in_log_dir("keys")
+
+    @property
+    def receipts_dir(self) -> Path:
+        """Return the folder of the sink. Raises: `InvalidSetting`."""
+        return self._in_log_dir("receipts")
+
+    @property
+    def sealed_dir(self) -> Path:
+        """Return where the sealed copy is. Raises: `InvalidSetting`."""
+        return self._in_log_dir("sealed")
+
+    def _in_log_dir(self, name: str) -> Path:
+        if self.log_dir is None:
+            raise InvalidSetting(
+                _variable("log_dir"), f"name the folder in which {name}/ is kept"
+            )
+        return self.log_dir / name
 
     def environ(self) -> dict[str, str]:
         """Return the variables that make a child process read the same settings."""
@@ -233,12 +268,23 @@ def load(
         else:
             values[name] = _parse(name, raw, "--" + name.replace("_", "-"))
     values.setdefault("data_dir", Settings().data_dir.expanduser())
+    if values.get("audit_mode"):
+        _be_strict(values)
     return _checked(Settings(**cast(Any, values), kafka=kafka))
 
 
 def kafka_variable(prop: str) -> str:
     """Return the environment variable that sets the librdkafka property `prop`."""
     return KAFKA_PREFIX + prop.replace(".", "_").upper()
+
+
+def _be_strict(values: dict[str, object]) -> None:
+    for name, demanded in STRICT.items():
+        found = values.setdefault(name, demanded)
+        if found != demanded:
+            raise InvalidSetting(
+                _variable(name), f"must be {demanded} in audit mode, found {found}"
+            )
 
 
 def _checked(settings: Settings) -> Settings:
@@ -317,6 +363,11 @@ def _flatten(prefix: str, table: Mapping[str, object]) -> dict[str, str]:
         else:
             flat[prefix + name] = _write(value)
     return flat
+
+
+def is_flag(name: str) -> bool:
+    """Return whether a setting is on or off, so that its flag needs no value."""
+    return _parsers()[name] is _flag
 
 
 def described(name: str) -> tuple[str, str]:

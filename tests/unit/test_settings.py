@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from cachemind.errors import InvalidSetting
+from cachemind_services.cli.options import AUDIT, add_settings
 from cachemind_services.settings import Settings, load
 
 
@@ -72,6 +74,16 @@ def test_any_librdkafka_property_comes_by_variable_or_file(tmp_path: Path) -> No
             id="production-needs-a-cluster",
         ),
         pytest.param({"CACHEMIND_TTL_S": "999999"}, "CACHEMIND_TTL_S", id="ttl-order"),
+        pytest.param(
+            {"CACHEMIND_AUDIT_MODE": "1", "CACHEMIND_WAL_ACK": "async"},
+            "CACHEMIND_WAL_ACK",
+            id="audit-mode-waits-for-the-log",
+        ),
+        pytest.param(
+            {"CACHEMIND_AUDIT_MODE": "1", "CACHEMIND_ON_WAL_FAILURE": "bypass"},
+            "CACHEMIND_ON_WAL_FAILURE",
+            id="audit-mode-serves-nothing-unlogged",
+        ),
     ],
 )
 def test_a_wrong_value_names_its_variable(environ: dict[str, str], name: str) -> None:
@@ -103,3 +115,33 @@ def test_a_child_process_reads_the_same_settings() -> None:
         kafka={"bootstrap.servers": "a:1", "sasl.password": "p"},
     )
     assert load(settings.environ()) == settings
+
+
+def test_audit_mode_makes_the_log_strict_also_in_child_processes(
+    tmp_path: Path,
+) -> None:
+    settings = load({}, flags={"audit_mode": "true", "log_dir": str(tmp_path)})
+    assert (settings.wal_ack, settings.on_wal_failure) == ("acked", "refuse")
+    assert load(settings.environ()) == settings
+
+
+def test_the_folder_of_audit_mode_holds_keys_receipts_and_sealed_copy(
+    tmp_path: Path,
+) -> None:
+    settings = load({"CACHEMIND_LOG_DIR": str(tmp_path)})
+    folders = [settings.keys_dir, settings.receipts_dir, settings.sealed_dir]
+    assert [folder.name for folder in folders] == ["keys", "receipts", "sealed"]
+    assert {folder.parent for folder in folders} == {tmp_path}
+
+
+def test_a_folder_of_audit_mode_that_is_not_named_is_asked_for() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load({}).keys_dir  # noqa: B018  # the property is what is asked
+    assert caught.value.name == "CACHEMIND_LOG_DIR"
+
+
+def test_a_flag_without_a_value_is_on() -> None:
+    parser = argparse.ArgumentParser()
+    add_settings(parser, AUDIT)
+    given = parser.parse_args(["--audit-mode", "--log-dir", "x", "--production=no"])
+    assert (given.audit_mode, given.log_dir, given.production) == ("true", "x", "no")

@@ -7,9 +7,15 @@ import logging
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from cachemind_services.settings import BOOTSTRAP, Settings, described, load
+from cachemind_services.settings import (
+    BOOTSTRAP,
+    Settings,
+    described,
+    is_flag,
+    load,
+)
 
 SERVICE: Final = tuple(item.name for item in fields(Settings) if item.name != "kafka")
 """Every setting: for the commands that run a process."""
@@ -35,6 +41,13 @@ _SHARED: Final = {
 }
 GATEWAY: Final = tuple(name for name in SERVICE if name not in _BROKER | _FOLD)
 MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
+AUDIT: Final = tuple(
+    name
+    for name in SERVICE
+    if name in {"audit_mode", "log_dir", "watchdog_s"} | _SHARED
+)
+"""For the processes that sign receipts and keep them."""
+
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")
 
@@ -52,11 +65,14 @@ def add_settings(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Non
         )
     for name in names:
         written, purpose = described(name)
+        # A flag that is given without a value is on.
+        alone = {"nargs": "?", "const": "true"} if is_flag(name) else {}
         group.add_argument(
             "--" + name.replace("_", "-"),
             dest=name,
             metavar=written,
             help=purpose.replace("%", "%%"),
+            **cast(Any, alone),
         )
 
 
