@@ -14,6 +14,7 @@ from cachemind.ports.clock import (
 )
 from cachemind.ports.keys import (
     KeyWrapper,
+    SignatureCheck,
     SigningKey,
 )
 from cachemind.ports.log import (
@@ -64,6 +65,7 @@ __all__ = [
     "OffsetMemory",
     "RollbackProgressBoard",
     "SchemaIds",
+    "SignatureCheck",
     "SigningKey",
     "StoreHistory",
     "StoreInspector",
