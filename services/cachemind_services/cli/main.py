@@ -43,6 +43,9 @@ EXIT_INTERRUPTED: Final = 130
 """What a shell reports for Ctrl-C."""
 
 
+_OF_THE_PROGRAM: Final = ("-h", "--help", "--version")
+
+
 class Command(Protocol):
     """What a subcommand's module offers."""
 
@@ -114,8 +117,19 @@ def exit_code(error: CacheError) -> int:
 
 
 def entry() -> None:
-    """Run the program for the console script."""
+    """Run the program for the console script `cachemind`."""
     sys.exit(main(sys.argv[1:]))
+
+
+def entry_serving() -> None:
+    """Run the program for the console script `cache-mind`."""
+    sys.exit(main(serving(sys.argv[1:])))
+
+
+def serving(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with `serve` before them where no command is named."""
+    named = argv and (not argv[0].startswith("-") or argv[0] in _OF_THE_PROGRAM)
+    return list(argv) if named else ["serve", *argv]
 
 
 if __name__ == "__main__":
