@@ -19,6 +19,7 @@ from cachemind.errors import (
     TopicMisconfigured,
 )
 from cachemind_services.cli import (
+    audit,
     brokers,
     demos,
     diff,
@@ -67,6 +68,7 @@ _COMMANDS: Final = (
     snapshot,
     replay,
     wal,
+    audit,
     stats,
     tail,
     doctor,
