@@ -83,7 +83,9 @@ class Gateway:
             await send_error(send, 501, "protocol upgrades are not supported")
         else:
             self._deps.metrics.proxied.inc()
-            await parts.proxy.handle(scope, receive, send)
+            logs = self._deps.settings.log_passed_on
+            handler = parts.chat.pass_on if logs else parts.proxy.handle
+            await handler(scope, receive, send)
 
     async def _past(self, parts: Parts, path: str, scope: Scope, send: Send) -> None:
         call = (scope["method"], path)

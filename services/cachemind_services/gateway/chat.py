@@ -61,6 +61,7 @@ _UNAVAILABLE: Final = 503
 _WAL_UNAVAILABLE: Final = "wal-unavailable"
 _QUARANTINED: Final = "quarantined"
 _ROLLED_BACK: Final = "rolled-back"
+_NOT_A_CHAT: Final = "not-a-chat"
 _LOG: Final = logging.getLogger("cachemind.gateway")
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 FlightKey = tuple[bytes, bool, bool, Offset]
@@ -118,6 +119,21 @@ class ChatHandler:
         except ClientGone:
             return
         await self._answer(call, receive, send)
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with upstream's answer to what is not for the cache, and log it."""
+        started = time.perf_counter()
+        try:
+            body = await read_body(receive, self._settings.max_body_bytes)
+        except InvalidRequest as error:
+            self._metrics.invalid.inc()
+            await send_invalid(send, error, receive)
+            return
+        except ClientGone:
+            return
+        call = self._understanding.other(started, scope, body)
+        look = Look(outcome=Outcome.BYPASS, reason=_NOT_A_CHAT)
+        await self._miss(call, look, receive, send)
 
     async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         keys = call.keys

@@ -56,6 +56,7 @@ class GatewaySettings:
     bounds the vectors in memory, `candidates` those judged for one prompt.
     `turns_file` is shared by the workers of one host, where there are several, for
     single flight across them; a worker waits `turn_wait_s` for another at most.
+    With `log_passed_on` answers that are none of the cache's have a `Read` as well.
     """
 
     namespace: Namespace
@@ -76,6 +77,7 @@ class GatewaySettings:
     candidates: int = 8
     turns_file: Path | None = None
     turn_wait_s: float = 60.0
+    log_passed_on: bool = False
     drain_s: float = 8.0
 
     def __post_init__(self) -> None:

@@ -274,7 +274,7 @@ class Fetcher:
             call.trace.trace_id, self._ids.span(), sampled=call.trace.sampled
         )
         return UpstreamRequest(
-            method="POST",
+            method=call.scope["method"],
             target=target(call),
             headers=upstream_headers(call, trace.encode(), captured=not errand.reason),
             body=body,

@@ -73,6 +73,19 @@ class Understanding:
             prompt_hash=hashed,
         )
 
+    def other(self, started: float, scope: Scope, body: bytes) -> Call:
+        """Return a request that is not for the cache, hashed by its bytes alone."""
+        text = sha256(body).hexdigest()
+        return Call(
+            started=started,
+            scope=scope,
+            body=body,
+            trace=self.trace(scope),
+            keys=None,
+            effective=self._policy,
+            prompt_hash=prompt_hash(self._prompt_key, text),
+        )
+
     def _understand(self, tenant: bytes, body: bytes) -> Understood:
         understood = self._known.get(tenant, body)
         if understood is not None:

@@ -128,6 +128,7 @@ def _gateway_settings(settings: Settings, number: int) -> GatewaySettings:
         turns_file=settings.data_dir / "turns" if settings.workers > 1 else None,
         max_body_bytes=settings.max_body_bytes,
         max_cacheable_bytes=settings.max_cacheable_bytes,
+        log_passed_on=settings.audit_mode,
     )
 
 
