@@ -8,18 +8,14 @@ from threading import Lock
 from cachemind.adapters.store_batch import batch_of
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
 from cachemind.adapters.store_reading import (
+    LiveRows,
     NoRows,
-    RowEntries,
-    RowHistory,
     RowView,
     read_applied,
-    read_state,
 )
-from cachemind.core.rollback_report import Quarantine, RollbackReport
-from cachemind.core.state import EntryReader, NamespaceState, Step, VersionRow
-from cachemind.core.timeline import History, Span
+from cachemind.core.state import Step
 from cachemind.errors import StoreUnavailable
-from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
+from cachemind.types import Namespace, Offset
 
 
 class MemoryRows:
@@ -48,7 +44,7 @@ class MemoryRows:
         return MemoryRows(rows)
 
 
-class MemoryStore:
+class MemoryStore(LiveRows):
     """`StoreWriter` over rows in memory, which its views share."""
 
     def __init__(self, *, journal_changes: int = DEFAULT_CHANGES) -> None:
@@ -71,47 +67,6 @@ class MemoryStore:
     def applied(self) -> Offset:
         """Return the offset of the last record folded in; -1 where none."""
         return read_applied(self.rows())
-
-    def namespace(self, namespace: Namespace) -> NamespaceState:
-        """Return the folded state; an empty one for a namespace never seen."""
-        return read_state(self.rows(), namespace)
-
-    def reader(self, namespace: Namespace) -> EntryReader:
-        """Return read access to the entries of `namespace` as they are now."""
-        return RowEntries(self.rows(), namespace)
-
-    def history(self, namespace: Namespace) -> History:
-        """Return the rollbacks and the head of `namespace`."""
-        return RowHistory(self.rows()).history(namespace)
-
-    def versions(
-        self, namespace: Namespace, first: Version, last: Version
-    ) -> Sequence[VersionRow]:
-        """Return the history rows in [first, last], in order."""
-        return RowHistory(self.rows()).versions(namespace, first, last)
-
-    def touched(
-        self, namespace: Namespace, span: Span
-    ) -> Mapping[Version, Sequence[ExactKey]]:
-        """Return the keys whose entries each version in `span` changed."""
-        return RowHistory(self.rows()).touched(namespace, span)
-
-    def rollback_report(
-        self, rollback_id: EventId, namespace: Namespace | None = None
-    ) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet.
-
-        Without a `namespace`, of the first one that has a rollback with this id.
-        """
-        return RowHistory(self.rows()).rollback_report(rollback_id, namespace)
-
-    def quarantine(self, namespace: Namespace) -> Quarantine | None:
-        """Return why `namespace` must not be served, None where it may be."""
-        return RowHistory(self.rows()).quarantine(namespace)
-
-    def quarantined(self) -> Sequence[Namespace]:
-        """Return every namespace that must not be served, by name."""
-        return RowHistory(self.rows()).quarantined()
 
     def fence(self, namespace: Namespace, offset: Offset) -> None:
         """Say that nothing older than `offset` may be served of `namespace`."""

@@ -23,22 +23,17 @@ from cachemind.adapters.rocks_options import (
 from cachemind.adapters.store_batch import Batch, batch_of
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
 from cachemind.adapters.store_reading import (
-    RowEntries,
-    RowHistory,
+    LiveRows,
     read_applied,
-    read_state,
-    read_states,
     scan_prefix,
 )
 from cachemind.adapters.store_rows import IDENTITY, JOURNAL, StoreIdentity
-from cachemind.core.rollback_report import Quarantine, RollbackReport
-from cachemind.core.state import EntryReader, NamespaceState, Step, VersionRow
-from cachemind.core.timeline import History, Span
+from cachemind.core.state import Step
 from cachemind.errors import CorruptState, StoreMismatch
-from cachemind.types import EventId, ExactKey, Namespace, Offset, Version
+from cachemind.types import Namespace, Offset
 
 
-class RocksStore:
+class RocksStore(LiveRows):
     """`StoreWriter` of one partition. One thread commits; any thread reads."""
 
     def __init__(
@@ -70,54 +65,13 @@ class RocksStore:
             raise
         self._doorbell.ring(self._applied)
 
+    def rows(self) -> RocksRows:
+        """Return the rows of the open database."""
+        return self._rows
+
     def applied(self) -> Offset:
         """Return the offset of the last record folded in; -1 where none."""
         return self._applied
-
-    def namespace(self, namespace: Namespace) -> NamespaceState:
-        """Return the folded state; an empty one for a namespace never seen."""
-        return read_state(self._rows, namespace)
-
-    def namespaces(self) -> Sequence[NamespaceState]:
-        """Return every namespace of the partition, by name."""
-        return read_states(self._rows)
-
-    def reader(self, namespace: Namespace) -> EntryReader:
-        """Return read access to the entries of `namespace`."""
-        return RowEntries(self._rows, namespace)
-
-    def history(self, namespace: Namespace) -> History:
-        """Return the rollbacks and the head of `namespace`."""
-        return RowHistory(self._rows).history(namespace)
-
-    def versions(
-        self, namespace: Namespace, first: Version, last: Version
-    ) -> Sequence[VersionRow]:
-        """Return the history rows in [first, last], in order."""
-        return RowHistory(self._rows).versions(namespace, first, last)
-
-    def touched(
-        self, namespace: Namespace, span: Span
-    ) -> Mapping[Version, Sequence[ExactKey]]:
-        """Return the keys whose entries each version in `span` changed."""
-        return RowHistory(self._rows).touched(namespace, span)
-
-    def rollback_report(
-        self, rollback_id: EventId, namespace: Namespace | None = None
-    ) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet.
-
-        Without a `namespace`, of the first one that has a rollback with this id.
-        """
-        return RowHistory(self._rows).rollback_report(rollback_id, namespace)
-
-    def quarantine(self, namespace: Namespace) -> Quarantine | None:
-        """Return why `namespace` must not be served, None where it may be."""
-        return RowHistory(self._rows).quarantine(namespace)
-
-    def quarantined(self) -> Sequence[Namespace]:
-        """Return every namespace that must not be served, by name."""
-        return RowHistory(self._rows).quarantined()
 
     def fence(self, namespace: Namespace, offset: Offset) -> None:
         """Say that nothing older than `offset` may be served of `namespace`."""

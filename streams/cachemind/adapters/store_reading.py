@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -56,19 +57,35 @@ class NoRows:
         return iter(())
 
 
-class RowHistory:
-    """`StoreHistory` over rows."""
+class LiveRows(ABC):
+    """`LiveStore` over whatever rows there are at the moment of each call."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Return the rows to read from now. Raises: `StoreUnavailable`."""
+
+    def namespace(self, namespace: Namespace) -> NamespaceState:
+        """Return the folded state; an empty one for a namespace never seen."""
+        return read_state(self.rows(), namespace)
+
+    def namespaces(self) -> Sequence[NamespaceState]:
+        """Return every namespace of the partition, by name."""
+        found = scan_prefix(self.rows(), store_rows.STATE)
+        states = [state_bytes.decode_state(raw) for _, raw in found]
+        return sorted(states, key=lambda state: state.namespace)
+
+    def reader(self, namespace: Namespace) -> EntryReader:
+        """Return read access to the entries as they are now, whatever comes later."""
+        return RowEntries(self.rows(), namespace)
 
     def history(self, namespace: Namespace) -> History:
         """Return the rollbacks and the head of `namespace`."""
-        head = read_state(self._rows, namespace).version
+        rows = self.rows()
+        head = read_state(rows, namespace).version
         prefix = store_rows.in_namespace(store_rows.TARGET, namespace)
         branches = [
             Branch(store_rows.version_of(key), history_bytes.decode_target(raw))
-            for key, raw in scan_prefix(self._rows, prefix)
+            for key, raw in scan_prefix(rows, prefix)
         ]
         return History(tuple(branches), head)
 
@@ -78,7 +95,7 @@ class RowHistory:
         """Return the history rows in [first, last], in order."""
         return [
             state_bytes.decode_version(store_rows.version_of(key), raw)
-            for key, raw in self._rows.scan(
+            for key, raw in self.rows().scan(
                 store_rows.version_key(namespace, max(first, 0)),
                 store_rows.version_key(namespace, max(last + 1, 0)),
             )
@@ -88,7 +105,7 @@ class RowHistory:
         self, namespace: Namespace, span: Span
     ) -> Mapping[Version, Sequence[ExactKey]]:
         """Return the keys whose entries each version in `span` changed."""
-        found = self._rows.scan(
+        found = self.rows().scan(
             store_rows.touched_key(namespace, span.first),
             store_rows.touched_key(namespace, span.last + 1),
         )
@@ -107,25 +124,21 @@ class RowHistory:
         prefix = store_rows.report_prefix(rollback_id)
         if namespace is not None:
             prefix = store_rows.report_key(rollback_id, namespace)
-        for _, raw in scan_prefix(self._rows, prefix):
+        for _, raw in scan_prefix(self.rows(), prefix):
             return history_bytes.decode_report(rollback_id, raw)
         return None
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
         at = store_rows.in_namespace(store_rows.QUARANTINE, namespace)
-        raw = self._rows.get(at)
+        raw = self.rows().get(at)
         return None if raw is None else history_bytes.decode_quarantine(raw)
 
     def quarantined(self) -> Sequence[Namespace]:
         """Return every namespace that must not be served, by name."""
-        return _quarantined(self._rows)
-
-
-def _quarantined(rows: Rows) -> Sequence[Namespace]:
-    # A key is the kind of row, the name's length and the name.
-    found = scan_prefix(rows, store_rows.QUARANTINE)
-    return sorted(Namespace(key[2:].decode()) for key, _ in found)
+        # A key is the kind of row, the name's length and the name.
+        found = scan_prefix(self.rows(), store_rows.QUARANTINE)
+        return sorted(Namespace(key[2:].decode()) for key, _ in found)
 
 
 class RowEntries:
@@ -171,14 +184,7 @@ def read_state(rows: Rows, namespace: Namespace) -> NamespaceState:
     return state_bytes.decode_state(raw)
 
 
-def read_states(rows: Rows) -> Sequence[NamespaceState]:
-    """Return the state of every namespace, by name."""
-    found = scan_prefix(rows, store_rows.STATE)
-    states = [state_bytes.decode_state(raw) for _, raw in found]
-    return sorted(states, key=lambda state: state.namespace)
-
-
-class RowView:
+class RowView(LiveRows):
     """The reading half of `StoreInspector`, over the rows last shown."""
 
     def __init__(self) -> None:
@@ -186,6 +192,10 @@ class RowView:
         self._applied = Offset(-1)
         self._states: dict[Namespace, NamespaceState] = {}
         self._quarantines: dict[Namespace, Quarantine | None] = {}
+
+    def rows(self) -> Rows:
+        """Return the rows last shown."""
+        return self._rows
 
     def show(self, rows: Rows) -> Offset:
         """Read from `rows` from now on; return their applied offset."""
@@ -208,7 +218,7 @@ class RowView:
         states = self._states  # taken first: `show` starts a new one
         state = states.get(namespace)
         if state is None:
-            state = states[namespace] = read_state(self._rows, namespace)
+            state = states[namespace] = super().namespace(namespace)
         return state
 
     def context(
@@ -229,10 +239,6 @@ class RowView:
         end = store_rows.after(store_rows.JOURNAL)
         return changes_since(self._rows.scan(start, end), offset)
 
-    def namespaces(self) -> Sequence[NamespaceState]:
-        """Return every namespace of the partition, by name."""
-        return read_states(self._rows)
-
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
         return RowEntries(self._rows, namespace).entries()
@@ -241,42 +247,9 @@ class RowView:
         """Return the hit history at `key`, None where it was never served."""
         return RowEntries(self._rows, namespace).hits(key)
 
-    def history(self, namespace: Namespace) -> History:
-        """Return the rollbacks and the head of `namespace`."""
-        return RowHistory(self._rows).history(namespace)
-
-    def versions(
-        self, namespace: Namespace, first: Version, last: Version
-    ) -> Sequence[VersionRow]:
-        """Return the history rows in [first, last], in order."""
-        return RowHistory(self._rows).versions(namespace, first, last)
-
-    def touched(
-        self, namespace: Namespace, span: Span
-    ) -> Mapping[Version, Sequence[ExactKey]]:
-        """Return the keys whose entries each version in `span` changed."""
-        return RowHistory(self._rows).touched(namespace, span)
-
-    def rollback_report(
-        self, rollback_id: EventId, namespace: Namespace | None = None
-    ) -> RollbackReport | None:
-        """Return how a rollback ended, None where its record was not met yet.
-
-        Without a `namespace`, of the first one that has a rollback with this id.
-        """
-        return RowHistory(self._rows).rollback_report(rollback_id, namespace)
-
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
         quarantines = self._quarantines  # taken first: `show` starts a new one
         if namespace not in quarantines:
-            quarantines[namespace] = RowHistory(self._rows).quarantine(namespace)
+            quarantines[namespace] = super().quarantine(namespace)
         return quarantines[namespace]
-
-    def quarantined(self) -> Sequence[Namespace]:
-        """Return every namespace that must not be served, by name."""
-        return RowHistory(self._rows).quarantined()
-
-    def reader(self, namespace: Namespace) -> EntryReader:
-        """Return read access to the entries shown now, whatever comes later."""
-        return RowEntries(self._rows, namespace)
