@@ -25,11 +25,25 @@ CURRENT_VERSION: Final = "0.1.0"
 
 ROOT: Final = "Envelope"
 MANIFEST: Final = "SnapshotManifest"
+FAMILIES: Final = {"manifests": MANIFEST, "hosts": "HostRecord"}
+"""The folder of what is released, and the root, of each of our other records."""
+
+AUDIT: Final = (
+    "Receipt",
+    "SignedReceipt",
+    "Cut",
+    "KeyEvent",
+    "SignedKeyEvent",
+    "CutsRecord",
+)
+"""Roots of what is on the audit topics; each has released copies of its own."""
+
 _NAMESPACE: Final = "cachemind.v1"
 _SOURCE_FOLDER: Final = "v1"
 _RELEASED_FOLDER: Final = "released"
 _EXPORT_FOLDER: Final = "export"
 MANIFESTS_FOLDER: Final = "manifests"
+AUDIT_FOLDER: Final = "audit"
 _SUFFIX: Final = ".avsc"
 _BROKEN: Final = (
     SchemaParseException,
@@ -90,9 +104,21 @@ def current() -> Schema:
 
 
 @cache
+def current_of(family: str) -> Schema:
+    """Return the schema of a family, one of `FAMILIES`, that this build writes."""
+    root = f"{_NAMESPACE}.{FAMILIES[family]}"
+    return parse(CURRENT_VERSION, joined(definitions(), root))
+
+
 def current_manifest() -> Schema:
     """Return the schema of a snapshot's manifest that this build writes."""
-    return parse(CURRENT_VERSION, joined(definitions(), f"{_NAMESPACE}.{MANIFEST}"))
+    return current_of(MANIFESTS_FOLDER)
+
+
+@cache
+def current_audit(name: str) -> Schema:
+    """Return the schema of one of `AUDIT` that this build writes."""
+    return parse(CURRENT_VERSION, joined(definitions(), f"{_NAMESPACE}.{name}"))
 
 
 @cache
@@ -109,9 +135,20 @@ def released() -> tuple[Schema, ...]:
 
 
 @cache
+def released_of(family: str) -> tuple[Schema, ...]:
+    """Return every schema of a family that was ever released, oldest first."""
+    return _frozen(files(__package__) / _RELEASED_FOLDER / family)
+
+
 def released_manifests() -> tuple[Schema, ...]:
     """Return every schema of a snapshot's manifest ever released, oldest first."""
-    return _frozen(files(__package__) / _RELEASED_FOLDER / MANIFESTS_FOLDER)
+    return released_of(MANIFESTS_FOLDER)
+
+
+@cache
+def released_audit(name: str) -> tuple[Schema, ...]:
+    """Return every schema of one of `AUDIT` that was ever released, oldest first."""
+    return _frozen(files(__package__) / _RELEASED_FOLDER / AUDIT_FOLDER / name)
 
 
 def _frozen(folder: Traversable) -> tuple[Schema, ...]:
@@ -185,8 +222,9 @@ def joined(named: dict[str, Json], root: str = f"{_NAMESPACE}.{ROOT}") -> str:
 
 
 def unused(named: dict[str, Json]) -> Iterator[str]:
-    """Yield each definition that neither root reaches."""
-    text = joined(named) + joined(named, f"{_NAMESPACE}.{MANIFEST}")
+    """Yield each definition that no root reaches."""
+    roots = (ROOT, *FAMILIES.values(), *AUDIT)
+    text = "".join(joined(named, f"{_NAMESPACE}.{root}") for root in roots)
     for name in named:
         if f'"name":"{name.rpartition(".")[2]}"' not in text:
             yield name

@@ -11,12 +11,17 @@ from pathlib import Path
 
 from cachemind_schemas.compat import problems
 from cachemind_schemas.loader import (
+    AUDIT,
+    AUDIT_FOLDER,
     CURRENT_VERSION,
-    MANIFESTS_FOLDER,
+    FAMILIES,
+    Schema,
     current,
-    current_manifest,
+    current_audit,
+    current_of,
     released,
-    released_manifests,
+    released_audit,
+    released_of,
 )
 
 DONE = 0
@@ -25,7 +30,7 @@ WRONG_USAGE = 2
 
 
 def main(arguments: Sequence[str], folder: Path) -> int:
-    """Write VERSION.avsc into `folder` and its `manifests`, unless one breaks."""
+    """Write VERSION.avsc into `folder` and those below it, unless one breaks."""
     if list(arguments) != [CURRENT_VERSION]:
         sys.stderr.write(f"usage: release VERSION, here {CURRENT_VERSION}\n")
         return WRONG_USAGE
@@ -34,16 +39,26 @@ def main(arguments: Sequence[str], folder: Path) -> int:
         sys.stderr.write(f"{target.name} is released already and never changes\n")
         return WRONG_USAGE
     found = problems(current(), released())
-    found += problems(current_manifest(), released_manifests())
+    for family in FAMILIES:
+        found += problems(current_of(family), released_of(family))
+    for name in AUDIT:
+        found += problems(current_audit(name), released_audit(name))
     for line in found:
         sys.stderr.write(f"{line}\n")
     if found:
         return INCOMPATIBLE
-    manifests = folder / MANIFESTS_FOLDER
-    manifests.mkdir(exist_ok=True)
-    (manifests / target.name).write_text(current_manifest().text + "\n", "utf-8")
-    target.write_text(current().text + "\n", encoding="utf-8")
+    for family in FAMILIES:
+        freeze(folder / family, current_of(family))
+    for name in AUDIT:
+        freeze(folder / AUDIT_FOLDER / name, current_audit(name))
+    freeze(folder, current())
     return DONE
+
+
+def freeze(folder: Path, schema: Schema) -> None:
+    """Write the schema as released into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{schema.version}.avsc").write_text(schema.text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -11,19 +11,20 @@ import avro.schema
 import pytest
 
 from cachemind import events
-from cachemind.core import snapshots
+from cachemind.core import hosts, snapshots
 from cachemind.types import Lsn
 from cachemind_schemas import compat, release
 from cachemind_schemas.loader import (
     CURRENT_VERSION,
+    FAMILIES,
     Schema,
     current,
-    current_manifest,
+    current_of,
     definitions,
     joined,
     parse,
     released,
-    released_manifests,
+    released_of,
     unused,
 )
 
@@ -42,17 +43,24 @@ RECORDS = [
     snapshots.SnapshotPartition,
     snapshots.SnapshotNamespace,
     snapshots.SnapshotFile,
+    hosts.HostRecord,
+    hosts.HostCheckpoint,
 ]
 ENUMS = [events.Outcome, events.SelectorKind, events.Verdict]
 FROZEN = {
     "0.1.0": "b5e40c23bccfad2310f5e0c185c2f2655eb95b2646501cc4d9489d5c6cf5d694",
 }
-FROZEN_MANIFESTS = {
-    "0.1.0": "2b0f71f94e95df9b3827e383897f3af46ca9c0bde43358172fb7508d371105f8",
+FROZEN_OF = {
+    "manifests": {
+        "0.1.0": "2b0f71f94e95df9b3827e383897f3af46ca9c0bde43358172fb7508d371105f8",
+    },
+    "hosts": {
+        "0.1.0": "6bcc8e7f352af7ada0c64970429baca01a6a1968afbf25a7ad42cfc881d745ef",
+    },
 }
 
 
-def test_every_definition_is_part_of_the_envelope_or_of_a_manifest() -> None:
+def test_every_definition_is_part_of_a_root() -> None:
     assert list(unused(definitions())) == []
 
 
@@ -135,15 +143,19 @@ def test_the_current_schema_is_compatible_with_every_released_one() -> None:
     assert compat.problems(current(), released()) == []
 
 
-def test_the_manifest_that_this_build_writes_is_released() -> None:
-    assert released_manifests()[-1].crc64 == current_manifest().crc64
-    assert compat.problems(current_manifest(), released_manifests()) == []
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_this_build_writes_of_a_family_is_released(family: str) -> None:
+    assert released_of(family)[-1].crc64 == current_of(family).crc64
+    assert compat.problems(current_of(family), released_of(family)) == []
 
 
-@pytest.mark.parametrize("schema", released_manifests(), ids=lambda one: one.version)
-def test_a_released_manifest_schema_never_changes(schema: Schema) -> None:
-    found = hashlib.sha256(schema.text.encode()).hexdigest()
-    assert found == FROZEN_MANIFESTS[schema.version]
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_released_schema_of_a_family_never_changes(family: str) -> None:
+    found = {
+        schema.version: hashlib.sha256(schema.text.encode()).hexdigest()
+        for schema in released_of(family)
+    }
+    assert found == FROZEN_OF[family]
 
 
 def _add_field(schema: dict[str, Any], **extra: Any) -> None:
@@ -235,8 +247,9 @@ def test_a_release_is_frozen_once(tmp_path: Path) -> None:
     assert release.main([CURRENT_VERSION], tmp_path) == release.DONE
     frozen = tmp_path / f"{CURRENT_VERSION}.avsc"
     assert parse(CURRENT_VERSION, frozen.read_text()).crc64 == current().crc64
-    manifest = tmp_path / "manifests" / frozen.name
-    assert parse(CURRENT_VERSION, manifest.read_text()).name.endswith("Manifest")
+    for family, root in FAMILIES.items():
+        schema = tmp_path / family / frozen.name
+        assert parse(CURRENT_VERSION, schema.read_text()).name.endswith(root)
     assert release.main([CURRENT_VERSION], tmp_path) == release.WRONG_USAGE
 
 

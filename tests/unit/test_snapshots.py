@@ -23,7 +23,7 @@ from cachemind.core.snapshots import (
 )
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
 from cachemind.types import Sha256
-from cachemind_schemas.loader import released_manifests
+from cachemind_schemas.loader import released_of
 from tests.snapshot_cases import BEGAN_NS, TOPIC, manifest_of
 
 ONE = manifest_of(1, {"a.sst": b"1"}, {"b.sst": b"2", "c.sst": b""}, name="v1.2.0")
@@ -41,7 +41,7 @@ def test_a_manifest_survives_its_encoding(manifest: SnapshotManifest) -> None:
 def test_apache_avro_reads_the_same_manifest() -> None:
     record = encode_manifest(ONE)
     assert record[:10].hex() == HEADER
-    schema = avro.schema.parse(released_manifests()[0].text)
+    schema = avro.schema.parse(released_of("manifests")[0].text)
     found: Any = DatumReader(schema).read(BinaryDecoder(BytesIO(record[10:])))
     assert found["name"] == "v1.2.0"
     assert found["created_at_ns"] == ONE.created_at_ns

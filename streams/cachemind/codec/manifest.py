@@ -6,38 +6,24 @@ files, so either tells what the other does.
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from io import BytesIO
 from typing import Any, Final
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
-from fastavro.read import SchemaResolutionError
-
-from cachemind.codec.framing import (
-    SINGLE_OBJECT_BYTES,
-    schema_identity,
-    single_object_header,
-)
+from cachemind.codec.single_object import SingleObject
 from cachemind.core.snapshots import (
     SnapshotFile,
     SnapshotManifest,
     SnapshotNamespace,
     SnapshotPartition,
 )
-from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
+from cachemind.errors import InvalidEvent, UndecodableRecord
 from cachemind.types import Namespace, Offset, Partition, Sha256, Timeline, Version
-from cachemind_schemas.loader import Schema, current_manifest, released_manifests
 
-_CUT: Final = (EOFError, IndexError, MemoryError, TypeError, ValueError, OverflowError)
+_RECORDS: Final = SingleObject("manifests", "manifest")
 
 
 def encode_manifest(manifest: SnapshotManifest) -> bytes:
     """Return the manifest's record."""
-    out = BytesIO()
-    out.write(single_object_header(current_manifest().crc64))
-    schemaless_writer(out, _parsed(current_manifest()), _plain(manifest))
-    return out.getvalue()
+    return _RECORDS.encode(_plain(manifest))
 
 
 def decode_manifest(record: bytes) -> SnapshotManifest:
@@ -45,35 +31,11 @@ def decode_manifest(record: bytes) -> SnapshotManifest:
 
     Raises: `UndecodableRecord`; `UnknownSchema` for a schema that this build lacks.
     """
-    writer = _writer(record)
-    source = BytesIO(record)
-    source.seek(SINGLE_OBJECT_BYTES)
-    try:
-        found = schemaless_reader(source, _parsed(writer), _parsed(current_manifest()))
-    except SchemaResolutionError as error:
-        raise UnknownSchema("a manifest of another shape") from error
-    except _CUT as error:
-        raise UndecodableRecord(f"no manifest ({type(error).__name__})") from error
-    if source.tell() != len(record):
-        raise UndecodableRecord("bytes follow the manifest")
+    found = _RECORDS.decode(record)
     try:
         return _manifest(found)
     except InvalidEvent as error:
         raise UndecodableRecord(f"invalid {error.field}") from error
-
-
-def _writer(record: bytes) -> Schema:
-    identity = schema_identity(record)
-    for schema in (current_manifest(), *released_manifests()):
-        if schema.crc64 == identity:
-            return schema
-    shown = identity if isinstance(identity, int) else identity[::-1].hex()
-    raise UnknownSchema(f"manifest schema {shown}")
-
-
-@cache
-def _parsed(schema: Schema) -> Any:
-    return parse_schema(json.loads(schema.text), named_schemas={})
 
 
 def _plain(manifest: SnapshotManifest) -> dict[str, Any]:
@@ -89,15 +51,16 @@ def _plain(manifest: SnapshotManifest) -> dict[str, Any]:
             {
                 "partition": one.partition,
                 "offset": one.offset,
-                "namespaces": [_fields(each) for each in one.namespaces],
-                "files": [_fields(each) for each in one.files],
+                "namespaces": [fields_of(each) for each in one.namespaces],
+                "files": [fields_of(each) for each in one.files],
             }
             for one in manifest.partitions
         ],
     }
 
 
-def _fields(value: SnapshotFile | SnapshotNamespace) -> dict[str, Any]:
+def fields_of(value: SnapshotFile | SnapshotNamespace) -> dict[str, Any]:
+    """Return the fields of a value whose names are those of its record."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
@@ -110,16 +73,7 @@ def _partition(found: Any) -> SnapshotPartition:
     return SnapshotPartition(
         partition=Partition(found["partition"]),
         offset=Offset(found["offset"]),
-        namespaces=tuple(
-            SnapshotNamespace(
-                namespace=Namespace(one["namespace"]),
-                version=Version(one["version"]),
-                timeline=Timeline(one["timeline"]),
-                digest=Sha256(one["digest"]),
-                entries=one["entries"],
-            )
-            for one in found["namespaces"]
-        ),
+        namespaces=tuple(map(namespace_of, found["namespaces"])),
         files=tuple(
             SnapshotFile(
                 name=one["name"],
@@ -128,4 +82,15 @@ def _partition(found: Any) -> SnapshotPartition:
             )
             for one in found["files"]
         ),
+    )
+
+
+def namespace_of(found: Any) -> SnapshotNamespace:
+    """Return how far a namespace is. Raises: `InvalidEvent`."""
+    return SnapshotNamespace(
+        namespace=Namespace(found["namespace"]),
+        version=Version(found["version"]),
+        timeline=Timeline(found["timeline"]),
+        digest=Sha256(found["digest"]),
+        entries=found["entries"],
     )
