@@ -248,6 +248,52 @@ class KeyRefused(CacheError):
         self.problem = problem
 
 
+# ---- audit files ---------------------------------------------------------------------
+
+
+class AuditFilesError(CacheError):
+    """Something about the sealed files of the audit log."""
+
+
+class AuditFilesUnavailable(AuditFilesError):
+    """The folder or bucket did not take or give what was asked; a retry may do."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"audit files at {where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+class AuditFileTaken(AuditFilesError):
+    """A sealed file of this name is there already, with other bytes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is sealed already, with other bytes")
+        self.name = name
+
+
+class AuditFileDamaged(AuditFilesError):
+    """A sealed file is missing, or not what its manifest says; `name` is its path."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class AuditBroken(CacheError):
+    """Receipts or cuts cannot go on from what is there; `reason` is one of few words.
+
+    `where` names the topic, partition and place.
+    """
+
+    def __init__(self, where: str, reason: str, problem: str) -> None:
+        super().__init__(f"audit log at {where}: {reason}: {problem}")
+        self.where = where
+        self.reason = reason
+        self.problem = problem
+
+
 # ---- processes ----------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cachemind.adapters.kafka_config import Properties, open_transactional_producer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
-from cachemind.errors import LogError, LogUnavailable
+from cachemind.errors import CacheError, LogError, LogUnavailable
 from cachemind.ports import Headers
 from cachemind.types import Lsn, Offset, Partition
 
@@ -25,6 +25,10 @@ _LOG: Final = logging.getLogger("cachemind.kafka")
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 Record = tuple[bytes, bytes, Headers]
+
+
+def _no_objection() -> None:
+    """Let the transaction commit."""
 
 
 class KafkaTransactions:
@@ -40,16 +44,29 @@ class KafkaTransactions:
         topic: str,
         transactional_id: str,
         timeout_s: float = 10.0,
+        partition: Partition | None = None,
     ) -> None:
-        """Contact no broker yet. Raises: `InvalidSetting`."""
+        """Contact no broker yet. Raises: `InvalidSetting`.
+
+        Records go to `partition`; where it is None, by their key.
+        """
         self._properties = dict(properties)
         self._topic = topic
         self._id = transactional_id
         self._timeout_s = timeout_s
+        # Kafka's word for "by the key".
+        self._partition = -1 if partition is None else int(partition)
         self._producer: Producer | None = None
 
-    def append_all(self, records: Sequence[Record]) -> Sequence[Lsn]:
+    def append_all(
+        self,
+        records: Sequence[Record],
+        before_commit: Callable[[], None] = _no_objection,
+    ) -> Sequence[Lsn]:
         """Return where each record is, once all are committed.
+
+        `before_commit` is called while they are on the log but not committed; what
+        it raises takes them all away again and is raised.
 
         Raises: `LogRejected` and then none is on the log; `LogUnavailable`, and then
         none is or, where its message says so, that is not known.
@@ -57,8 +74,8 @@ class KafkaTransactions:
         until = time.monotonic() + self._timeout_s
         producer = self._ready(until)
         try:
-            return self._transact(producer, records, until)
-        except LogError:
+            return self._transact(producer, records, until, before_commit)
+        except CacheError:
             self._abort(producer)
             raise
 
@@ -80,7 +97,11 @@ class KafkaTransactions:
         return self._producer
 
     def _transact(
-        self, producer: Producer, records: Sequence[Record], until: float
+        self,
+        producer: Producer,
+        records: Sequence[Record],
+        until: float,
+        before_commit: Callable[[], None],
     ) -> Sequence[Lsn]:
         try:
             producer.begin_transaction()
@@ -97,6 +118,7 @@ class KafkaTransactions:
             raise log_error(f"append to {self._topic}", failed[0])
         if len(found) != len(records):
             raise LogUnavailable("append: Kafka did not answer in time")
+        before_commit()
         _until_done("commit", producer.commit_transaction, until)
         return [found[number] for number in range(len(records))]
 
@@ -113,6 +135,7 @@ class KafkaTransactions:
                 self._topic,
                 value,
                 key,
+                self._partition,
                 on_delivery=noted,
                 headers=list(headers) or None,
             )
@@ -134,6 +157,24 @@ class KafkaTransactions:
             _LOG.warning("a transaction was left to the broker: %s", error)
         finally:
             _close(producer)
+
+
+class KafkaSoleWriter(KafkaTransactions):
+    """A `SoleWriter` on one partition; whoever took over last is the only one."""
+
+    def take_over(self) -> None:
+        """End every other writer of this id; what it has open is aborted.
+
+        Raises: `LogUnavailable`, `LogRejected`.
+        """
+        self.close()
+        super()._ready(time.monotonic() + self._timeout_s)
+
+    def _ready(self, until: float) -> Producer:
+        # Never by itself: who begins anew must first look at what is there now.
+        if self._producer is None:
+            raise LogUnavailable("append: this writer has not taken over")
+        return self._producer
 
 
 def _noticed(error: KafkaError) -> None:
