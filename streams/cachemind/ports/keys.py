@@ -72,3 +72,7 @@ class KeyWrapper(Protocol):
         elsewhere or under another context.
         """
         ...
+
+    def close(self) -> None:
+        """Leave the provider."""
+        ...
