@@ -264,6 +264,10 @@ class AuditFilesUnavailable(AuditFilesError):
         self.problem = problem
 
 
+class AuditScratchLost(AuditFilesUnavailable):
+    """What was written for a file is gone, or cannot be trusted: begin it anew."""
+
+
 class AuditFileTaken(AuditFilesError):
     """A sealed file of this name is there already, with other bytes."""
 
