@@ -11,10 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
-from cachemind.errors import CacheError, InvalidSetting
-from cachemind.types import check_namespace
+from cachemind.errors import InvalidSetting
+from cachemind_services.setting_values import (
+    OneOf,
+    flag,
+    namespace_name,
+    one_of,
+    path,
+    ratio,
+    text,
+    url,
+    whole,
+)
 
 PREFIX: Final = "CACHEMIND_"
 KAFKA_PREFIX: Final = "CACHEMIND_KAFKA_"
@@ -30,80 +39,17 @@ STRICT: Final = {"wal_ack": "acked", "on_wal_failure": "refuse"}
 """What audit mode demands: an answer leaves once the log has it, or not at all."""
 
 OFF: Final = False
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
-
-
-def _text(raw: str) -> str:
-    return raw
-
-
-def _flag(raw: str) -> bool:
-    lowered = raw.lower()
-    if lowered not in _TRUE | _FALSE:
-        raise ValueError("must be true or false")
-    return lowered in _TRUE
-
-
-def _path(raw: str) -> Path:
-    if not raw:
-        raise ValueError("must be a path")
-    return Path(raw).expanduser()
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse(raw: str) -> int:
-        value = int(raw) if raw.lstrip("-").isdigit() and raw.isascii() else None
-        if value is None or not low <= value <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return value
-
-    return parse
-
-
-def _ratio(raw: str) -> float:
-    try:
-        value = float(raw)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise ValueError("must be a number from 0 to 1")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class _OneOf:
-    words: tuple[str, ...]
-
-    def __call__(self, raw: str) -> str:
-        if raw not in self.words:
-            raise ValueError("must be one of " + ", ".join(self.words))
-        return raw
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    return _OneOf(words)
-
-
-def _url(raw: str) -> str:
-    parts = urlsplit(raw)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be a URL such as http://127.0.0.1:11434")
-    if parts.query or parts.fragment:
-        raise ValueError("must not have a query or a fragment")
-    # Every request brings its own path, which begins with /v1.
-    return raw.rstrip("/").removesuffix("/v1")
-
-
-def _namespace(raw: str) -> str:
-    try:
-        return check_namespace(raw)
-    except CacheError as error:
-        raise ValueError(str(error)) from error
 
 
 def _setting(parse: Callable[[str], object], default: object, doc: str) -> Any:
     return field(default=default, metadata={"parse": parse, "doc": doc})
+
+
+def _secret(doc: str) -> Any:
+    """Return a setting that no flag sets and nothing shows: `ps` shows flags."""
+    return field(
+        default="", repr=False, metadata={"parse": text, "doc": doc, "secret": True}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,93 +57,116 @@ class Settings:
     """One process's settings. Durations and sizes carry their unit in the name."""
 
     upstream: str = _setting(
-        _url, "", "model server, for example http://127.0.0.1:11434"
+        url, "", "model server, for example http://127.0.0.1:11434"
     )
-    host: str = _setting(_text, "127.0.0.1", "address that the gateway binds")
-    port: int = _setting(_whole(0, 65535), 8080, "TCP port; 0 picks a free one")
-    uds: Path | None = _setting(_path, None, "Unix socket to listen on as well")
-    workers: int = _setting(_whole(1, 256), 1, "gateway processes")
+    host: str = _setting(text, "127.0.0.1", "address that the gateway binds")
+    port: int = _setting(whole(0, 65535), 8080, "TCP port; 0 picks a free one")
+    uds: Path | None = _setting(path, None, "Unix socket to listen on as well")
+    workers: int = _setting(whole(1, 256), 1, "gateway processes")
     data_dir: Path = _setting(
-        _path, Path("~/.local/share/cachemind"), "stores, broker, secret"
+        path, Path("~/.local/share/cachemind"), "stores, broker, secret"
     )
-    namespace: str = _setting(_namespace, "default", "namespace that is served")
-    topic_prefix: str = _setting(_text, "cachemind", "first part of topic names")
-    partitions: int = _setting(_whole(1, 1024), 4, "WAL partitions")
-    production: bool = _setting(_flag, OFF, "demand 3 replicas, 2 of them in sync")
-    group_id: str = _setting(_text, "", "materializer's group; default one per store")
-    schema_registry_url: str = _setting(_text, "", "Confluent wire format when set")
-    wal_ack: str = _setting(_one_of("acked", "async"), "acked", "when answers leave")
+    namespace: str = _setting(namespace_name, "default", "namespace that is served")
+    topic_prefix: str = _setting(text, "cachemind", "first part of topic names")
+    partitions: int = _setting(whole(1, 1024), 4, "WAL partitions")
+    production: bool = _setting(flag, OFF, "demand 3 replicas, 2 of them in sync")
+    group_id: str = _setting(text, "", "materializer's group; default one per store")
+    schema_registry_url: str = _setting(text, "", "Confluent wire format when set")
+    wal_ack: str = _setting(one_of("acked", "async"), "acked", "when answers leave")
     on_wal_failure: str = _setting(
-        _one_of("bypass", "refuse"), "bypass", "what to do while Kafka is away"
+        one_of("bypass", "refuse"), "bypass", "what to do while Kafka is away"
     )
     wal_timeout_ms: int = _setting(
-        _whole(50, 120_000), 3_000, "longest wait for an acknowledgement"
+        whole(50, 120_000), 3_000, "longest wait for an acknowledgement"
     )
     encoder: str = _setting(
-        _one_of("onnx", "torch", "off"), "onnx", "off: exact hits only"
+        one_of("onnx", "torch", "off"), "onnx", "off: exact hits only"
     )
-    similarity_threshold: float = _setting(_ratio, 0.92, "lowest cosine of a hit")
+    similarity_threshold: float = _setting(ratio, 0.92, "lowest cosine of a hit")
     embed_deadline_ms: int = _setting(
-        _whole(1, 60_000), 200, "longest wait for the encoder; past it: miss"
+        whole(1, 60_000), 200, "longest wait for the encoder; past it: miss"
     )
-    ttl_s: int = _setting(_whole(1, 10**9), 86_400, "life of an entry by default")
-    max_ttl_s: int = _setting(_whole(1, 10**9), 604_800, "longest life of an entry")
+    ttl_s: int = _setting(whole(1, 10**9), 86_400, "life of an entry by default")
+    max_ttl_s: int = _setting(whole(1, 10**9), 604_800, "longest life of an entry")
     share_across_credentials: bool = _setting(
-        _flag, OFF, "let callers with different upstream keys share entries"
+        flag, OFF, "let callers with different upstream keys share entries"
     )
     admit_volatile: bool = _setting(
-        _flag, OFF, "admit answers to questions about now, today, the weather"
+        flag, OFF, "admit answers to questions about now, today, the weather"
     )
     max_body_bytes: int = _setting(
-        _whole(1_024, 2**31), 16 * 2**20, "larger requests get 413"
+        whole(1_024, 2**31), 16 * 2**20, "larger requests get 413"
     )
     max_cacheable_bytes: int = _setting(
-        _whole(1_024, 2**24), 2**20, "larger bodies pass through uncached"
+        whole(1_024, 2**24), 2**20, "larger bodies pass through uncached"
     )
     upstream_connect_timeout_ms: int = _setting(
-        _whole(1, 600_000), 5_000, "longest wait for a connection to upstream"
+        whole(1, 600_000), 5_000, "longest wait for a connection to upstream"
     )
     upstream_first_byte_timeout_ms: int = _setting(
-        _whole(1, 3_600_000), 300_000, "longest wait for the head of its answer"
+        whole(1, 3_600_000), 300_000, "longest wait for the head of its answer"
     )
     upstream_idle_timeout_ms: int = _setting(
-        _whole(1, 3_600_000), 120_000, "longest pause inside its answer"
+        whole(1, 3_600_000), 120_000, "longest pause inside its answer"
     )
     secret_file: Path | None = _setting(
-        _path, None, "32 random bytes in hex, equal on all hosts; default one per data"
+        path, None, "32 random bytes in hex, equal on all hosts; default one per data"
     )
     checkpoint_events: int = _setting(
-        _whole(1, 10**9), 10_000, "records of a partition per checkpoint"
+        whole(1, 10**9), 10_000, "records of a partition per checkpoint"
     )
     checkpoint_interval_s: int = _setting(
-        _whole(1, 10**9), 300, "longest time between two checkpoints of new records"
+        whole(1, 10**9), 300, "longest time between two checkpoints of new records"
+    )
+    host_silence_h: int = _setting(
+        whole(1, 10**5),
+        24,
+        "hours after which what a silent host keeps binds the log no more",
     )
     rollback_strategy: str = _setting(
-        _one_of("field-hash", "json-patch"),
+        one_of("field-hash", "json-patch"),
         "field-hash",
         "how restored entries are checked besides the digest",
     )
     snapshot_url: str = _setting(
-        _text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"
+        text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"
     )
-    java: Path | None = _setting(_path, None, "Java 17 or newer for the embedded Kafka")
-    broker_port: int = _setting(_whole(0, 65535), 0, "of the embedded Kafka; 0: free")
-    broker_heap_mb: int = _setting(_whole(128, 65_536), 384, "of the embedded Kafka")
+    java: Path | None = _setting(path, None, "Java 17 or newer for the embedded Kafka")
+    broker_port: int = _setting(whole(0, 65535), 0, "of the embedded Kafka; 0: free")
+    broker_heap_mb: int = _setting(whole(128, 65_536), 384, "of the embedded Kafka")
     watchdog_s: int = _setting(
-        _whole(1, 86_400), 60, "restart a materializer that makes no progress"
+        whole(1, 86_400), 60, "restart a materializer that makes no progress"
     )
     audit_mode: bool = _setting(
-        _flag,
+        flag,
         OFF,
         "serve only what the log has acknowledged, answers that are passed through "
         "too, and 503 while it is away (so wal-ack=acked, on-wal-failure=refuse); "
         "sign a receipt of each record",
     )
     log_dir: Path | None = _setting(
-        _path, None, "of audit mode: keys/, receipts/ and the copy in sealed/"
+        path, None, "of audit mode: keys/, receipts/ and the copy in sealed/"
     )
+    audit_root_key: str = _setting(
+        text, "", "URI of the key that vouches for the others; default keys/root.pem"
+    )
+    audit_log_keys: str = _setting(
+        text, "", "URIs of keys that sign cuts; default keys/log-*.pem"
+    )
+    audit_receipt_keys: str = _setting(
+        text, "", "URIs of keys that sign receipts; default keys/receipt-*.pem"
+    )
+    audit_passphrase: str = _secret("of the keys in files")
+    audit_passphrase_file: Path | None = _setting(
+        path, None, "holds the passphrase; default keys/passphrase"
+    )
+    pkcs11_module: Path | None = _setting(
+        path, None, "library of the HSM, for keys named pkcs11:..."
+    )
+    pkcs11_pin: str = _secret("of the HSM's token")
+    pkcs11_pin_file: Path | None = _setting(path, None, "holds the token's PIN")
     log_level: str = _setting(
-        _one_of("debug", "info", "warning", "error"), "info", "of our own log lines"
+        one_of("debug", "info", "warning", "error"), "info", "of our own log lines"
     )
     kafka: Mapping[str, str] = field(default_factory=dict)
 
@@ -365,9 +334,14 @@ def _flatten(prefix: str, table: Mapping[str, object]) -> dict[str, str]:
     return flat
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a setting comes by variable or file only."""
+    return "secret" in {item.name: item.metadata for item in fields(Settings)}[name]
+
+
 def is_flag(name: str) -> bool:
     """Return whether a setting is on or off, so that its flag needs no value."""
-    return _parsers()[name] is _flag
+    return _parsers()[name] is flag
 
 
 def described(name: str) -> tuple[str, str]:
@@ -375,9 +349,9 @@ def described(name: str) -> tuple[str, str]:
     [item] = [item for item in fields(Settings) if item.name == name]
     parser = item.metadata["parse"]
     written = "VALUE"
-    if isinstance(parser, _OneOf):
+    if isinstance(parser, OneOf):
         written = "|".join(parser.words)
-    elif parser is _flag:
+    elif parser is flag:
         written = "true|false"
     default = (
         "" if item.default in ("", None) else f" (default: {_write(item.default)})"

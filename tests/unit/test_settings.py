@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cachemind.errors import InvalidSetting
-from cachemind_services.cli.options import AUDIT, add_settings
+from cachemind_services.cli.options import AUDIT, GATEWAY, SERVICE, add_settings
 from cachemind_services.settings import Settings, load
 
 
@@ -145,3 +145,19 @@ def test_a_flag_without_a_value_is_on() -> None:
     add_settings(parser, AUDIT)
     given = parser.parse_args(["--audit-mode", "--log-dir", "x", "--production=no"])
     assert (given.audit_mode, given.log_dir, given.production) == ("true", "x", "no")
+
+
+def test_a_secret_comes_by_variable_never_by_flag_and_is_not_shown() -> None:
+    settings = load({"CACHEMIND_AUDIT_PASSPHRASE": "s3cret"})
+    assert settings.audit_passphrase == "s3cret"
+    assert settings.environ() == {
+        "CACHEMIND_AUDIT_PASSPHRASE": "s3cret",
+        "CACHEMIND_DATA_DIR": str(settings.data_dir),
+    }
+    assert "s3cret" not in repr(settings)
+    assert not {"audit_passphrase", "pkcs11_pin"} & {*SERVICE, *AUDIT, *GATEWAY}
+
+
+def test_keys_are_named_to_the_processes_that_sign_alone() -> None:
+    assert {"audit_receipt_keys", "pkcs11_module"} <= set(AUDIT)
+    assert not {"audit_receipt_keys", "pkcs11_module"} & set(GATEWAY)

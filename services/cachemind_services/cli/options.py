@@ -14,11 +14,16 @@ from cachemind_services.settings import (
     Settings,
     described,
     is_flag,
+    is_secret,
     load,
 )
 
-SERVICE: Final = tuple(item.name for item in fields(Settings) if item.name != "kafka")
-"""Every setting: for the commands that run a process."""
+SERVICE: Final = tuple(
+    item.name
+    for item in fields(Settings)
+    if item.name != "kafka" and not is_secret(item.name)
+)
+"""Every setting that is no secret: for the commands that run a process."""
 
 _BROKER: Final = {"java", "broker_port", "broker_heap_mb"}
 _FOLD: Final = {
@@ -36,15 +41,24 @@ _SHARED: Final = {
     "schema_registry_url",
     "rollback_strategy",
     "snapshot_url",
+    "host_silence_h",
     "secret_file",
     "log_level",
 }
-GATEWAY: Final = tuple(name for name in SERVICE if name not in _BROKER | _FOLD)
+_KEYS: Final = {
+    "audit_root_key",
+    "audit_log_keys",
+    "audit_receipt_keys",
+    "audit_passphrase_file",
+    "pkcs11_module",
+    "pkcs11_pin_file",
+}
+GATEWAY: Final = tuple(name for name in SERVICE if name not in _BROKER | _FOLD | _KEYS)
 MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 AUDIT: Final = tuple(
     name
     for name in SERVICE
-    if name in {"audit_mode", "log_dir", "watchdog_s"} | _SHARED
+    if name in {"audit_mode", "log_dir", "watchdog_s"} | _SHARED | _KEYS
 )
 """For the processes that sign receipts and keep them."""
 
