@@ -124,7 +124,17 @@ def current_audit(name: str) -> Schema:
 @cache
 def exported_entry() -> Schema:
     """Return the schema of an entry in an export."""
-    file = files(__package__) / _EXPORT_FOLDER / f"ExportedEntry{_SUFFIX}"
+    return _exported("ExportedEntry")
+
+
+@cache
+def audit_record() -> Schema:
+    """Return the schema of a record in a sealed audit file."""
+    return _exported("AuditRecord")
+
+
+def _exported(name: str) -> Schema:
+    file = files(__package__) / _EXPORT_FOLDER / f"{name}{_SUFFIX}"
     return parse(CURRENT_VERSION, file.read_text("utf-8"))
 
 

@@ -1,0 +1,131 @@
+"""Avro's primitive values, in the shortest form and no other, without a schema.
+
+What is read here is checked loosely: a cut value may come back short. Who reads must
+compare where it ended, or what the value encodes to, with the record.
+Source: Avro 1.12 specification, "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from cachemind.types import HASH_BYTES
+
+MAX_LONG: Final = 2**63 - 1
+MAX_INT: Final = 2**31 - 1
+NULL: Final = b"\x00"
+PRESENT: Final = b"\x02"
+END: Final = b"\x00"
+SMALL: Final = tuple(bytes([2 * value]) for value in range(64))
+"""The encoded numbers of one byte, from 0."""
+
+_LONGEST: Final = 63
+"""Highest shift of a varint's last byte; without it, hostile bytes cost O(n^2)."""
+
+Reader = Callable[[Any, int], tuple[Any, int]]
+"""Takes a record and where a value begins; returns it and where it ends."""
+
+
+def natural(value: int) -> bytes:
+    """Return a `long` that is not below zero. Raises: `ValueError`."""
+    if 0 <= value < len(SMALL):
+        return SMALL[value]
+    if not 0 <= value <= MAX_LONG:
+        raise ValueError("below zero, or past Avro's long")
+    left = 2 * value
+    out = bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def small_natural(value: int) -> bytes:
+    """Return an `int` that is not below zero. Raises: `ValueError`."""
+    if value > MAX_INT:
+        raise ValueError("past Avro's int")
+    return natural(value)
+
+
+def text(value: str) -> bytes:
+    """Return a `string`. Raises: `ValueError` where it has no UTF-8."""
+    return content(value.encode())
+
+
+def content(value: bytes) -> bytes:
+    """Return `bytes`."""
+    size = len(value)
+    return (SMALL[size] if size < len(SMALL) else natural(size)) + value
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """Return an array of items that are encoded already."""
+    return b"".join((natural(len(items)), *items, END)) if items else END
+
+
+class NotCanonical(ValueError):
+    """An encoding that is not the shortest, or is cut."""
+
+
+def read_natural(record: Any, at: int) -> tuple[Any, int]:
+    """Read what `natural` writes."""
+    byte = record[at]
+    value = byte & 0x7F
+    shift = 0
+    while byte > 0x7F:
+        at += 1
+        shift += 7
+        if shift > _LONGEST:
+            raise NotCanonical
+        byte = record[at]
+        value |= (byte & 0x7F) << shift
+    if value & 1 or value > 2 * MAX_LONG:
+        raise NotCanonical
+    return value >> 1, at + 1
+
+
+def read_text(record: Any, at: int) -> tuple[Any, int]:
+    """Read what `text` writes."""
+    found, at = read_content(record, at)
+    return found.decode(), at
+
+
+def read_content(record: Any, at: int) -> tuple[Any, int]:
+    """Read what `content` writes."""
+    size, at = read_natural(record, at)
+    return record[at : at + size], at + size
+
+
+def read_hash(record: Any, at: int) -> tuple[Any, int]:
+    """Read a `fixed` of 32 bytes."""
+    # A slice past the end is no error: an array of 2**62 of them would never end.
+    end = at + HASH_BYTES
+    if end > len(record):
+        raise NotCanonical
+    return record[at:end], end
+
+
+def read_optional_hash(record: Any, at: int) -> tuple[Any, int]:
+    """Read the union of null and a `fixed` of 32 bytes."""
+    mark = record[at]
+    if mark == PRESENT[0]:
+        return read_hash(record, at + 1)
+    if mark:
+        raise NotCanonical
+    return None, at + 1
+
+
+def read_array(record: Any, at: int, item: Reader) -> tuple[tuple[Any, ...], int]:
+    """Read what `array` writes."""
+    if not record[at]:
+        return (), at + 1
+    count, at = read_natural(record, at)
+    items = []
+    for _ in range(count):
+        one, at = item(record, at)
+        items.append(one)
+    if record[at]:
+        raise NotCanonical
+    return tuple(items), at + 1
