@@ -65,6 +65,10 @@ class LogUnavailable(LogError):
     """The log did not take or give a record in time. Retrying is safe."""
 
 
+class LogTakenOver(LogUnavailable):
+    """Another process has begun to write in our place."""
+
+
 class OffsetOutOfRange(LogUnavailable):
     """The log does not have the offset asked for: deleted, or never written.
 

@@ -11,7 +11,7 @@ from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import ensure_topics
 from cachemind.adapters.kafka_transaction import KafkaSoleWriter
 from cachemind.core.topics import Mode, topics
-from cachemind.errors import CacheError, LogUnavailable
+from cachemind.errors import CacheError, LogTakenOver, LogUnavailable
 from cachemind.types import Partition
 from cachemind_services.broker import EmbeddedBroker
 
@@ -98,7 +98,7 @@ def test_an_older_writer_is_ended_even_in_the_middle(place: Place) -> None:
     older, newer = place.writer(), place.writer()
     older.take_over()
     append(older, b"a")
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(LogTakenOver):
         older.append_all([(b"", b"late", ())], newer.take_over)
     assert place.committed() == [b"a"]
     append(newer, b"b")

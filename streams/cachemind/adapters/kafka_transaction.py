@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cachemind.adapters.kafka_config import Properties, open_transactional_producer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
-from cachemind.errors import CacheError, LogError, LogUnavailable
+from cachemind.errors import CacheError, LogError, LogTakenOver, LogUnavailable
 from cachemind.ports import Headers
 from cachemind.types import Lsn, Offset, Partition
 
@@ -241,7 +241,7 @@ def _until_done(doing: str, step: Callable[[float], object], until: float) -> No
 def _translated(doing: str, error: KafkaException) -> LogError:
     fact = kafka_error(error)
     if fact.code() in _FENCED:
-        return LogUnavailable(f"{doing}: another one has begun a transaction since")
+        return LogTakenOver(f"{doing}: another one has begun a transaction since")
     if doing == "commit" and fact.retriable():
         return LogUnavailable(f"commit: whether it is done is not known: {fact.str()}")
     return log_error(f"transaction, {doing}", fact)

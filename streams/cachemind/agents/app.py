@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Set
-from typing import Final
+from typing import Final, cast
 
 import faust
 from aiokafka import (  # type: ignore[import-untyped] # ships no types
@@ -24,7 +24,7 @@ from mode.threads import ServiceThread, WorkerThread
 
 from cachemind.agents.faust_settings import broker_access
 from cachemind.errors import LogUnavailable
-from cachemind.types import Partition
+from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,16 @@ class _Consumer(driver.Consumer):
     """Faust's consumer on our thread."""
 
     mundane_level = "debug"
+
+    async def skip_to(self, tp: TP, offset: int) -> None:
+        """Go on at `offset`, as if all below it had been acknowledged."""
+        # Faust counts acknowledgements one by one: without this, a jump over
+        # millions of offsets becomes a list of as many numbers.
+        self._gap.pop(tp, None)
+        self._acked.pop(tp, None)
+        self._acked_index.pop(tp, None)
+        self._committed_offset.pop(tp, None)
+        await self.seek_wait({tp: offset})
 
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
@@ -166,6 +176,24 @@ def held_partitions(app: faust.App, topic: str) -> Set[Partition]:
     except ConsumerNotStarted:
         return frozenset()
     return {Partition(tp.partition) for tp in assigned if tp.topic == topic}
+
+
+def is_settled(app: faust.App) -> bool:
+    """Return whether the group has told `app` which partitions it holds."""
+    return app.started and not app.rebalancing
+
+
+async def skip_to(
+    app: faust.App, topic: str, partition: Partition, offset: Offset
+) -> None:
+    """Have the records of a held partition below `offset` not delivered any more.
+
+    Where that cannot be, they come and are for nothing.
+    """
+    try:
+        await cast(_Consumer, app.consumer).skip_to(TP(topic, partition), offset)
+    except (KafkaError, ConsumerNotStarted, TimeoutError) as error:
+        log.info("the group consumer was not sent ahead: %s", type(error).__name__)
 
 
 def quiet_logs() -> None:

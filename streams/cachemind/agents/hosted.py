@@ -9,9 +9,14 @@ from typing import Final
 
 import faust
 
-from cachemind.agents.app import held_partitions, serve
+from cachemind.agents.app import (
+    held_partitions,
+    is_settled,
+    serve,
+    skip_to,
+)
 from cachemind.errors import LogUnavailable
-from cachemind.types import Partition
+from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +45,15 @@ class HostedApp:
     def held(self) -> Set[Partition]:
         """Return the partitions that are delivered just now."""
         return held_partitions(self._app, self._topic)
+
+    def settled(self) -> bool:
+        """Return whether the group has said what is held; not while it decides."""
+        return is_settled(self._app)
+
+    async def skip_to(self, partition: Partition, offset: Offset) -> None:
+        """Have what is below `offset` not delivered any more; a hint."""
+        if partition in self.held():
+            await skip_to(self._app, self._topic, partition, offset)
 
     async def run(self) -> None:
         """Start an app and run it; return once Faust gives a started one up."""
