@@ -147,6 +147,9 @@ class Settings:
     log_dir: Path | None = _setting(
         path, None, "of audit mode: keys/, receipts/ and the copy in sealed/"
     )
+    receipts_kept: int = _setting(
+        whole(10_000, 10**9), 100_000, "receipts of a partition that gateways find"
+    )
     audit_root_key: str = _setting(
         text, "", "URI of the key that vouches for the others; default keys/root.pem"
     )
