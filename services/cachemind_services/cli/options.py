@@ -58,7 +58,8 @@ MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 AUDIT: Final = tuple(
     name
     for name in SERVICE
-    if name in {"audit_mode", "log_dir", "watchdog_s"} | _SHARED | _KEYS
+    if name
+    in {"audit_mode", "log_dir", "receipts_kept", "watchdog_s"} | _SHARED | _KEYS
 )
 """For the processes that sign receipts and keep them."""
 

@@ -1,10 +1,11 @@
-"""`cachemind materializer`, and the worker that `serve` and `gateway` start."""
+"""The roles that `serve` starts, each also on its own."""
 
 from __future__ import annotations
 
 import argparse
 
 from cachemind_services.cli.options import (
+    AUDIT,
     GATEWAY,
     MATERIALIZER,
     add_settings,
@@ -14,12 +15,17 @@ from cachemind_services.process import end_on_sigterm, tune_collector
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the parsers of the two roles."""
+    """Add the parsers of the roles."""
     fold = commands.add_parser("materializer", help="fold the log into the stores")
     add_settings(fold, MATERIALIZER)
     # For tests of crashes: the process kills itself where it reaches this point.
     fold.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     fold.set_defaults(run=run_materializer)
+    receipts = commands.add_parser(
+        "receipts", help="keep the index in which gateways find receipts"
+    )
+    add_settings(receipts, AUDIT)
+    receipts.set_defaults(run=run_receipts)
     worker = commands.add_parser("gateway-worker")
     worker.add_argument("--fd", type=int, action="append", required=True)
     worker.add_argument("--number", type=int, required=True)
@@ -37,6 +43,15 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     share_as("materializer")
     tune_collector()
     return materializer.run(settings_from(arguments), arguments.failpoint)
+
+
+def run_receipts(arguments: argparse.Namespace) -> int:
+    """Keep the index of receipts until told to stop."""
+    end_on_sigterm()
+    from cachemind_services.bootstrap import receipts
+
+    tune_collector()
+    return receipts.run(settings_from(arguments))
 
 
 def run_worker(arguments: argparse.Namespace) -> int:
