@@ -252,6 +252,14 @@ class KeyRefused(CacheError):
         self.problem = problem
 
 
+class MalformedNote(CacheError):
+    """A text is no signed note, no checkpoint or no verifier key."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"not a signed note: {problem}")
+        self.problem = problem
+
+
 # ---- audit files ---------------------------------------------------------------------
 
 
