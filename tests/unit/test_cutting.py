@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cachemind.core.cutting import (
     MISMATCH,
+    MOST_KEPT,
     GrowingHead,
     LogOfCuts,
     Pace,
@@ -98,8 +99,8 @@ def test_heads_grow_to_the_root_of_all_receipts(
         assert (head.size, head.root) == (len(seen), tree.root())
         grown(growing, [b"while-it-is-written"] * more)
         seen += [b"while-it-is-written"] * more
-        growing.signed(head)
-        assert growing.waiting == more
+        growing.rest_on(head)
+        assert growing.size == len(seen)
 
 
 def head_over(*receipts: bytes) -> PartitionHead:
@@ -131,13 +132,47 @@ def test_a_head_whose_root_is_not_that_of_its_frontier_is_no_beginning() -> None
     assert refused.value.reason == MISMATCH
 
 
+def test_what_no_cut_covers_for_long_does_not_pile_up() -> None:
+    growing = GrowingHead(first_heads(1)[0])
+    contents = [b"%d" % number for number in range(2 * MOST_KEPT + 10)]
+    grown(growing, contents)
+    assert len(growing._since) == 10
+    tree = MerkleTree()
+    tree.extend(map(leaf_hash, contents))
+    assert growing.head().root == tree.root()
+
+
 def test_a_cut_names_its_place_and_the_leaf_before_it() -> None:
     log = LogOfCuts()
     first = next_cut(LogId("l"), log, first_heads(2), 7)
     assert (first.index, first.previous) == (0, NO_LEAF)
-    ahead = log.copy()
-    ahead.append(b"first")
-    second = next_cut(LogId("l"), ahead, first_heads(2), 8)
+    log.append(b"first")
+    second = next_cut(LogId("l"), log, first_heads(2), 8)
     assert (second.index, second.previous) == (1, leaf_hash(b"first"))
-    assert (log.size, log.root()) == (0, EMPTY_ROOT)
-    assert ahead.root() == leaf_hash(b"first")
+
+
+@given(leaves=st.lists(st.tuples(st.binary(max_size=5), st.booleans()), max_size=30))
+def test_a_checkpoint_names_the_root_of_all_leaves(
+    leaves: list[tuple[bytes, bool]],
+) -> None:
+    log, tree = LogOfCuts(), MerkleTree()
+    for leaf, has_checkpoint in leaves:
+        tree.append(leaf_hash(leaf))
+        if has_checkpoint:
+            head = log.head_with(leaf)
+            assert (head.size, head.root) == (tree.size, tree.root())
+        log.append(leaf)
+        if has_checkpoint:
+            log.signed()
+    assert log.root() == tree.root()
+
+
+def test_a_flipped_bit_among_the_leaves_of_cuts_is_found_before_it_is_signed() -> None:
+    log = LogOfCuts()
+    log.append(b"first")
+    log.signed()
+    log.append(b"key event")
+    log._frontier._nodes[0] = leaf_hash(b"other")
+    with pytest.raises(AuditBroken) as refused:
+        log.head_with(b"cut")
+    assert refused.value.reason == MISMATCH

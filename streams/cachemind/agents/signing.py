@@ -72,6 +72,10 @@ class ReceiptKeys(Protocol):
         """Return whether the signature holds, as far as its key is known."""
         ...
 
+    def receipts_under_cut(self, partition: Partition) -> int:
+        """Return how many receipts of a partition are known to be under a cut."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signing:
@@ -125,6 +129,9 @@ class PartitionSigner:
         if not records and first > 0:
             raise self._broken(LOST, f"all receipts below offset {first} were deleted")
         self._end = self._end_of([receipt_of(record) for record in records])
+        covered = self._signing.keys.receipts_under_cut(self.partition)
+        if self._end.size < covered:
+            raise self._broken(LOST, f"a cut is over {covered} receipts")
         self.position = self._place_on_wal(self._end)
         self.ready = True
         log.info(

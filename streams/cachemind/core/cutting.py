@@ -22,6 +22,9 @@ from cachemind.receipts import NO_LEAF, Cut, CutIndex, LogId, PartitionHead
 from cachemind.types import Partition, Sha256
 
 MISMATCH: Final = "mismatch"
+MOST_KEPT: Final = 8192
+"""Leaves whose content is kept until the head is found a second time."""
+
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -70,10 +73,10 @@ def is_due(pace: Pace, waiting: Waiting, now_ns: int) -> bool:
 
 
 class GrowingHead:
-    """The head of one partition, and the receipts that no cut covers yet."""
+    """The head of one tree, and the leaves since it was last found twice."""
 
     def __init__(self, last: PartitionHead) -> None:
-        """Begin at the last signed head. Raises: `AuditBroken`."""
+        """Begin at a signed head. Raises: `AuditBroken`."""
         self._last = last
         self._frontier = Frontier(last.size, last.frontier)
         self._since: list[bytes] = []
@@ -81,23 +84,26 @@ class GrowingHead:
             raise self._mismatch("the root does not follow from the frontier")
 
     @property
-    def waiting(self) -> int:
-        """Return how many receipts no cut covers yet."""
-        return len(self._since)
+    def size(self) -> int:
+        """Return how many leaves there are."""
+        return self._frontier.size
 
-    def append(self, receipt: bytes, leaf: Sha256) -> None:
-        """Add the next receipt."""
+    def append(self, content: bytes, leaf: Sha256) -> None:
+        """Add the next leaf and its hash. Raises: `AuditBroken`."""
         self._frontier.append(leaf)
-        self._since.append(receipt)
+        self._since.append(content)
+        if len(self._since) >= MOST_KEPT:
+            # Cuts may have to wait for a key, for as long as it takes.
+            self.rest_on(self.head())
 
     def head(self) -> PartitionHead:
         """Return the head that a cut is to name, once it was found twice.
 
-        1. The leaves since the last cut are hashed again from the receipts.
-        2. A tree with every node grows over them from the last signed frontier.
-        3. It must come to the same root and frontier as the one that grew receipt
-           by receipt.
-        4. The last signed root must be proven to begin it.
+        1. The leaves since the last one are hashed again from what they are of.
+        2. A tree with every node grows over them from the last frontier.
+        3. It must come to the same root and frontier as the one that grew leaf by
+           leaf.
+        4. The last root must be proven to begin it.
 
         Raises: `AuditBroken`.
         """
@@ -109,7 +115,7 @@ class GrowingHead:
             frontier=frontier.nodes,
         )
         tree = MerkleTree(last.size, last.frontier)
-        tree.extend(leaf_hash(receipt) for receipt in self._since)
+        tree.extend(leaf_hash(content) for content in self._since)
         if tree.size != found.size or tree.root() != found.root:
             raise self._mismatch("two computations of the root differ")
         if Frontier(found.size, found.frontier).root() != found.root:
@@ -119,8 +125,8 @@ class GrowingHead:
             raise self._mismatch("the last cut does not begin the next one")
         return found
 
-    def signed(self, head: PartitionHead) -> None:
-        """Note that a cut with `head` is on the log."""
+    def rest_on(self, head: PartitionHead) -> None:
+        """Go on from `head`, which `head()` has returned."""
         del self._since[: head.size - self._last.size]
         self._last = head
 
@@ -134,6 +140,8 @@ class LogOfCuts:
     def __init__(self) -> None:
         self._frontier = Frontier()
         self._previous = NO_LEAF
+        self._signed = Frontier()
+        self._since: list[bytes] = []
 
     @property
     def size(self) -> CutIndex:
@@ -153,13 +161,38 @@ class LogOfCuts:
         """Add the next leaf."""
         self._previous = leaf_hash(leaf)
         self._frontier.append(self._previous)
+        self._since.append(leaf)
 
-    def copy(self) -> LogOfCuts:
-        """Return one that grows apart from this one."""
-        other = LogOfCuts()
-        other._frontier = self._frontier.copy()
-        other._previous = self._previous
-        return other
+    def signed(self) -> None:
+        """Note that a checkpoint over all leaves so far is on the log."""
+        self._signed = self._frontier.copy()
+        self._since.clear()
+
+    def head_with(self, leaf: bytes) -> PartitionHead:
+        """Return the head that a checkpoint is to name once `leaf` is the last one.
+
+        Found twice, as any head. Raises: `AuditBroken`.
+        """
+        growing = GrowingHead(_head(self._signed))
+        for one in (*self._since, leaf):
+            growing.append(one, leaf_hash(one))
+        frontier = self._frontier.copy()
+        frontier.append(leaf_hash(leaf))
+        found = growing.head()
+        if found != _head(frontier):
+            raise AuditBroken(
+                f"cut {self.size}", MISMATCH, "two computations of the root differ"
+            )
+        return found
+
+
+def _head(frontier: Frontier) -> PartitionHead:
+    return PartitionHead(
+        partition=Partition(0),
+        size=frontier.size,
+        root=frontier.root(),
+        frontier=frontier.nodes,
+    )
 
 
 def first_heads(partitions: int) -> tuple[PartitionHead, ...]:

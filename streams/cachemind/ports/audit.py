@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from cachemind.ports.keys import SigningKey
 from cachemind.ports.log import Headers
+from cachemind.receipts import KeyId, KeyRole
 from cachemind.types import Lsn, Partition
 
 
@@ -41,6 +43,24 @@ class SoleWriter(Protocol):
 
     def close(self) -> None:
         """Leave the log; what is open is aborted."""
+        ...
+
+
+class HeldKeys(Protocol):
+    """The keys that this process can sign with; asked from several threads."""
+
+    def find(self, role: KeyRole, key_id: KeyId) -> SigningKey | None:
+        """Return the key of that id; None where it is not held.
+
+        Raises: `KeyUnavailable`, `KeyRefused`.
+        """
+        ...
+
+    def first(self, role: KeyRole) -> SigningKey | None:
+        """Return the key to begin with while the log of cuts names none.
+
+        Raises: `KeyUnavailable`, `KeyRefused`.
+        """
         ...
 
 
