@@ -42,6 +42,23 @@ def test_the_floor(found: list[Kept], must_ship: bool, floor: int, why: str) -> 
     assert why in advised.reason
 
 
+def test_another_hosts_checkpoint_binds_the_log_and_the_host_is_named() -> None:
+    theirs = Kept(offset=Offset(29), shipped=False, holder="box (ab)")
+    found = [kept(79), theirs]
+    advised = floor_of(P, bounds(10, 100), found, must_ship=False, others={"box (ab)"})
+    assert advised.floor == 30
+    assert "3@29, held by host box (ab)" in advised.reason
+
+
+def test_a_host_that_lives_and_keeps_nothing_needs_the_whole_log() -> None:
+    gone = Kept(offset=Offset(3), shipped=False, holder="box")
+    advised = floor_of(
+        P, bounds(10, 100), [kept(79), gone], must_ship=False, others={"box"}
+    )
+    assert advised.deletable == 0
+    assert "host box keeps no checkpoint yet" in advised.reason
+
+
 offsets = st.integers(0, 100)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 from cachemind.adapters.file_sync import write_whole
 from cachemind.adapters.group_memory import GroupMemory
@@ -22,10 +23,23 @@ def offset_memory(settings: Settings, log: LogIdentity) -> GroupMemory:
     return GroupMemory(settings.data_dir / "store", group_of(settings), topic_id)
 
 
-def _own_group(settings: Settings) -> str:
-    path = settings.data_dir / "store" / "id"
+def host_id(settings: Settings) -> str:
+    """Return the id of this host's stores; they get one where they have none."""
+    path = _id_path(settings)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, secrets.token_hex(4).encode())
-    store_id = path.read_text(encoding="ascii").strip()
-    return f"{settings.topic_prefix}.materializer.{store_id}"
+    return path.read_text(encoding="ascii").strip()
+
+
+def known_host_id(settings: Settings) -> str | None:
+    """Return the id of this host's stores, None where there never were any."""
+    return host_id(settings) if _id_path(settings).exists() else None
+
+
+def _id_path(settings: Settings) -> Path:
+    return settings.data_dir / "store" / "id"
+
+
+def _own_group(settings: Settings) -> str:
+    return f"{settings.topic_prefix}.materializer.{host_id(settings)}"

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -29,6 +30,7 @@ from cachemind_services.bootstrap.checkpoints import (
     rollback_hooks,
 )
 from cachemind_services.bootstrap.group import group_of, offset_memory
+from cachemind_services.bootstrap.hosts import telling_of
 from cachemind_services.bootstrap.log import (
     codec_of,
     identify,
@@ -78,12 +80,54 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with ExitStack() as closers:
-        deps = _deps(settings, log, stores, stop, closers, failpoint)
+    kafka = kafka_of(settings)
+    with ExitStack() as opened:
+        memory = RocksMemory()
+        kept = {p: local_checkpoints(settings, log, p, memory) for p in stores}
+        telling = telling_of(settings, log, kept)
+        deps = _deps(settings, log, stores, stop, _opened(settings, kafka, opened))
+        deps = replace(
+            deps,
+            rollbacks=_rollbacks(settings, deps, stores, kept, opened, failpoint),
+            checkpointing={
+                number: _checkpointing(
+                    settings, kept[number], store, failpoint, telling.changed
+                )
+                for number, store in stores.items()
+            },
+        )
         materializer = Materializer(deps)
-        desk = SnapshotDesk(materializer, desk_deps(settings, log, stores))
+        desk = SnapshotDesk(
+            materializer, desk_deps(settings, log, stores, telling.changed)
+        )
         async with ControlServer(settings.data_dir, desk.handlers()):
+            telling.start()
+            opened.callback(telling.stop, CLOSE_S)
             return await materializer.run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kafka:
+    """The materializer's connections."""
+
+    reader: KafkaReader
+    letters: KafkaWriter
+    offsets: KafkaGroupOffsets
+
+
+def _opened(settings: Settings, kafka: Mapping[str, str], opened: ExitStack) -> _Kafka:
+    topics = topics_of(settings)
+    wal, group = topics.wal.name, group_of(settings)
+    letters = _dead_letters(kafka, topics.dlq)
+    opened.callback(letters.close, CLOSE_S)
+    reader = KafkaReader(kafka, wal, request_s=WAIT_S, stall_s=WAIT_S)
+    return _Kafka(
+        reader=opened.enter_context(closing(reader)),
+        letters=letters,
+        offsets=opened.enter_context(
+            closing(KafkaGroupOffsets(kafka, group, wal, WAIT_S))
+        ),
+    )
 
 
 def _deps(
@@ -91,55 +135,54 @@ def _deps(
     log: LogIdentity,
     stores: dict[Partition, RocksStore],
     stop: asyncio.Event,
-    closers: ExitStack,
-    failpoint: Failpoint,
+    connected: _Kafka,
 ) -> MaterializerDeps:
-    kafka, topics = kafka_of(settings), topics_of(settings)
-    group, wal = group_of(settings), topics.wal.name
-    letters = _dead_letters(kafka, topics.dlq)
-    closers.callback(letters.close, CLOSE_S)
-    reader = closers.enter_context(
-        closing(KafkaReader(kafka, wal, request_s=WAIT_S, stall_s=WAIT_S))
-    )
-    offsets, scratch = (
-        closers.enter_context(closing(KafkaGroupOffsets(kafka, name, wal, WAIT_S)))
-        for name in (group, f"{group}.rollback")
-    )
-    codec, memory = codec_of(settings), RocksMemory()
-    checkpoints = {p: local_checkpoints(settings, log, p, memory) for p in stores}
+    """Return what the fold stands on, without rollbacks and checkpoints."""
     return MaterializerDeps(
-        decoder=codec,
-        reader=reader,
+        decoder=codec_of(settings),
+        reader=connected.reader,
         stores=stores,
-        dead_letters=letters,
-        group_offsets=offsets,
-        kafka=kafka,
-        wal_topic=wal,
-        group=group,
+        dead_letters=connected.letters,
+        group_offsets=connected.offsets,
+        kafka=kafka_of(settings),
+        wal_topic=topics_of(settings).wal.name,
+        group=group_of(settings),
         metrics=PrometheusFoldMetrics(),
         stop=stop,
         patience_s=settings.watchdog_s,
         offset_memory=offset_memory(settings, log),
         caught_up=partial(forget_replaced, settings),
-        rollbacks={
-            number: Rollbacks(
-                Sources(
-                    partition=number,
-                    store=store,
-                    checkpoints=checkpoints[number],
-                    log=reader,
-                    decoder=codec,
-                ),
-                store,
-                rollback_hooks(settings, number, scratch, failpoint),
-            )
-            for number, store in stores.items()
-        },
-        checkpointing={
-            number: _checkpointing(settings, checkpoints[number], store, failpoint)
-            for number, store in stores.items()
-        },
     )
+
+
+def _rollbacks(
+    settings: Settings,
+    deps: MaterializerDeps,
+    stores: Mapping[Partition, RocksStore],
+    kept: Mapping[Partition, RocksCheckpoints],
+    opened: ExitStack,
+    failpoint: Failpoint,
+) -> Mapping[Partition, Rollbacks]:
+    scratch = opened.enter_context(
+        closing(
+            KafkaGroupOffsets(
+                dict(deps.kafka), f"{deps.group}.rollback", deps.wal_topic, WAIT_S
+            )
+        )
+    )
+
+    def of(number: Partition, store: RocksStore) -> Rollbacks:
+        sources = Sources(
+            partition=number,
+            store=store,
+            checkpoints=kept[number],
+            log=deps.reader,
+            decoder=deps.decoder,
+        )
+        hooks = rollback_hooks(settings, number, scratch, failpoint)
+        return Rollbacks(sources, store, hooks)
+
+    return {number: of(number, store) for number, store in stores.items()}
 
 
 def _dead_letters(kafka: Mapping[str, str], dlq: TopicSpec) -> KafkaWriter:
@@ -153,12 +196,14 @@ def _checkpointing(
     checkpoints: RocksCheckpoints,
     store: RocksStore,
     failpoint: Failpoint,
+    changed: Callable[[], None],
 ) -> Checkpointing:
     return Checkpointing(
         RocksCheckpointMaker(checkpoints, store, failpoint),
         SystemClock(),
         every_events=settings.checkpoint_events,
         interval_s=settings.checkpoint_interval_s,
+        changed=changed,
     )
 
 

@@ -58,6 +58,10 @@ _PRINCIPAL: Final = Principal("operator")
 T = TypeVar("T")
 
 
+def _nobody_asks() -> None:
+    """Do nothing."""
+
+
 class Fold(Protocol):
     """The running materializer, as far as it is asked for something here."""
 
@@ -83,6 +87,7 @@ class DeskDeps:
     """What the desk works with. `shipped` is where `snapshot_url` leads, if set.
 
     `connect` opens the topics for one command: most of the time there is none.
+    `changed` is called after checkpoints were made or removed.
     """
 
     log: LogIdentity
@@ -93,6 +98,7 @@ class DeskDeps:
     codec: Codec
     clock: Clock
     shipped: SnapshotStore | None
+    changed: Callable[[], None] = _nobody_asks
 
 
 class SnapshotDesk:
@@ -154,6 +160,7 @@ class SnapshotDesk:
                 self._undo(made, now_ns)
                 raise
             noted = await asyncio.to_thread(self._note, topics, manifest, only)
+        self._deps.changed()
         return {
             "snapshot": name,
             "snapshot_id": manifest.snapshot_id,
@@ -182,6 +189,7 @@ class SnapshotDesk:
             kept = [one for one in published if one not in gone]
             removed = await asyncio.to_thread(self._remove, topics, gone, kept)
         removed += await self._fold.on_fold_thread(lambda: self._thin(now_ns))
+        self._deps.changed()
         swept = await asyncio.to_thread(self._sweep, now_ns)
         return {
             "snapshots": [one.shown for one in gone],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -50,10 +50,14 @@ Row = Mapping[str, Any]
 
 
 def desk_deps(
-    settings: Settings, log: LogIdentity, stores: Mapping[Partition, RocksStore]
+    settings: Settings,
+    log: LogIdentity,
+    stores: Mapping[Partition, RocksStore],
+    changed: Callable[[], None],
 ) -> DeskDeps:
     """Return what the materializer takes and removes snapshots with.
 
+    `changed` is called after checkpoints were made or removed.
     Raises: `InvalidSetting`.
     """
     url, memory = settings.snapshot_url, RocksMemory()
@@ -66,6 +70,7 @@ def desk_deps(
         codec=codec_of(settings),
         clock=SystemClock(),
         shipped=SnapshotStore(url) if url else None,
+        changed=changed,
     )
 
 

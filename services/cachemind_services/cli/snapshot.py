@@ -30,6 +30,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     _add_create(actions)
     listing = _action(actions, "list", "show what there is, here and shipped", run_list)
     listing.add_argument("--from", dest="url", help="also what is shipped there")
+    listing.add_argument(
+        "--hosts",
+        action="store_true",
+        help="instead the checkpoints of every host, by their own words",
+    )
     ship = _action(actions, "ship", "send a snapshot to a folder or bucket", run_ship)
     ship.add_argument("name", nargs="?", help="name or id; default the newest")
     ship.add_argument("--to", dest="url", help="folder or URL; default snapshot_url")
@@ -71,6 +76,12 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print every snapshot, the newest first."""
+    if arguments.hosts:
+        from cachemind_services.bootstrap.hosts import host_rows
+
+        for row in host_rows(settings_from(arguments)):
+            print(json.dumps(row) if arguments.json else _host_line(row))
+        return 0
     from cachemind_services.bootstrap.snapshots import known_snapshots
 
     rows, refused = known_snapshots(settings_from(arguments), arguments.url)
@@ -140,7 +151,7 @@ def _action(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=help_text)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    flags = (*_FLAGS, "snapshot_url")
+    flags = (*_FLAGS, "snapshot_url", "host_silence_h")
     add_settings(parser, flags)
     parser.set_defaults(run=run)
     return parser
@@ -173,3 +184,12 @@ def _shown(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return f"{value / _MIB:.1f}MiB"
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _host_line(row: Mapping[str, Any]) -> str:
+    seen = _shown("seen_at_ns", row["seen_at_ns"])
+    lives = "" if row["lives"] else "  SILENT"
+    return (
+        f"{row['hostname']} ({row['host_id']}): {len(row['checkpoints'])} "
+        f"checkpoints, last heard of {seen}{lives}"
+    )

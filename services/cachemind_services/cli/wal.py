@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 
+from cachemind.core.hosts import Host
 from cachemind.core.wal_floor import Floor, refusal
 from cachemind.errors import InvalidEvent, InvalidRequest
-from cachemind.types import Lsn
+from cachemind.types import Lsn, Offset, Partition
 from cachemind_services.cli.options import LOG, add_settings, settings_from
 
 EXIT_REFUSED = 1
+_FLAGS = (*LOG, "partitions", "production", "snapshot_url", "host_silence_h")
+_NS_PER_HOUR = 3_600 * 1_000_000_000
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +35,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     truncate.set_defaults(run=run_truncate)
     for parser in (advise, truncate):
         parser.add_argument("--json", action="store_true", help="print JSON")
-        add_settings(parser, (*LOG, "partitions", "production", "snapshot_url"))
+        add_settings(parser, _FLAGS)
 
 
 def run_advise(arguments: argparse.Namespace) -> int:
@@ -39,8 +43,10 @@ def run_advise(arguments: argparse.Namespace) -> int:
     # Imported here: commands that need no Kafka must not pay for it.
     from cachemind_services.bootstrap.truncation import advice
 
-    for floor in advice(settings_from(arguments)):
+    found = advice(settings_from(arguments))
+    for floor in found.floors:
         print(json.dumps(_row(floor)) if arguments.json else _line(floor))
+    _tell_of(found.silent)
     return 0
 
 
@@ -52,13 +58,11 @@ def run_truncate(arguments: argparse.Namespace) -> int:
     from cachemind_services.bootstrap.truncation import advice, truncate
 
     settings = settings_from(arguments)
-    floors = {floor.partition: floor for floor in advice(settings)}
-    wanted = {p: floor.floor for p, floor in floors.items() if floor.deletable}
-    if arguments.before:
-        wanted = {lsn.partition: lsn.offset for lsn in map(_lsn, arguments.before)}
+    found = advice(settings)
+    _tell_of(found.silent)
+    floors = {floor.partition: floor for floor in found.floors}
+    wanted = _wanted(arguments, floors)
     for partition, before in wanted.items():
-        if partition not in floors:
-            raise InvalidRequest("--before", f"there is no partition {partition}")
         why = refusal(floors[partition], before)
         if why is not None:
             print(f"cachemind: refused: {why}", file=sys.stderr)
@@ -73,6 +77,30 @@ def run_truncate(arguments: argparse.Namespace) -> int:
     for partition, first in sorted(truncate(settings, wanted).items()):
         print(json.dumps({"partition": partition, "first": first}))
     return 0
+
+
+def _wanted(
+    arguments: argparse.Namespace, floors: Mapping[Partition, Floor]
+) -> Mapping[Partition, Offset]:
+    """Return below which offsets to delete. Raises: `InvalidRequest`."""
+    if not arguments.before:
+        return {p: floor.floor for p, floor in floors.items() if floor.deletable}
+    wanted = {lsn.partition: lsn.offset for lsn in map(_lsn, arguments.before)}
+    for partition in wanted:
+        if partition not in floors:
+            raise InvalidRequest("--before", f"there is no partition {partition}")
+    return wanted
+
+
+def _tell_of(silent: Sequence[Host]) -> None:
+    """Say which hosts were not waited for."""
+    for host in silent:
+        hours = host.silent_ns // _NS_PER_HOUR
+        print(
+            f"cachemind: host {host.shown} has been silent for {hours} h: what it "
+            "keeps is not counted",
+            file=sys.stderr,
+        )
 
 
 def _agreed(question: str) -> bool:

@@ -43,6 +43,7 @@ from cachemind.core.checkpoint import (
     is_permanent,
 )
 from cachemind.core.digest import to_bytes
+from cachemind.core.hosts import HostCheckpoint
 from cachemind.core.retention import Dated, outdated
 from cachemind.core.rollback import Base
 from cachemind.core.snapshots import (
@@ -87,7 +88,7 @@ class RocksCheckpoints:
         Raises: `StoreUnavailable`.
         """
         found: list[CheckpointManifest] = []
-        for offset in self._offsets():
+        for offset in self.offsets():
             try:
                 found.append(self._manifest(offset))
             except CheckpointRefused as error:
@@ -183,7 +184,21 @@ class RocksCheckpoints:
     def _at(self, offset: Offset) -> Path:
         return self._folder / str(offset)
 
-    def _offsets(self) -> Sequence[Offset]:
+    def told(self, offset: Offset) -> HostCheckpoint:
+        """Return what other hosts are told of one. Raises: `CheckpointRefused`."""
+        manifest = self._manifest(offset)
+        return HostCheckpoint(
+            partition=manifest.held.partition,
+            offset=manifest.offset,
+            created_at_ns=manifest.created_at_ns,
+            namespaces=manifest.held.namespaces,
+        )
+
+    def offsets(self) -> Sequence[Offset]:
+        """Return where there is a checkpoint, sound or not, the newest first.
+
+        Raises: `StoreUnavailable`.
+        """
         try:
             names = [each.name for each in self._folder.iterdir()]
         except FileNotFoundError:

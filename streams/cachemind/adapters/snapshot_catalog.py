@@ -2,6 +2,7 @@
 
 One record a snapshot, key: its id, value: its manifest; a record without a value says
 that it was removed. The topic is compacted, so it stays as small as what is kept.
+What hosts say of themselves is there too, see `host_catalog`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from concurrent.futures import Future
 from typing import Final, Protocol
 
 from cachemind.codec.manifest import decode_manifest, encode_manifest
+from cachemind.core.hosts import is_host_key
 from cachemind.core.snapshots import SnapshotManifest, newest_first
 from cachemind.errors import UndecodableRecord, UnknownSchema
 from cachemind.ports import Headers, LogReader
@@ -49,7 +51,13 @@ class SnapshotCatalog:
         first, end = self._reader.bounds(_ONLY)
         found: dict[bytes, bytes | None] = {}
         for batch in self._reader.read(_ONLY, first, end):
-            found.update({r.key: r.value for r in batch if r.key is not None})
+            found.update(
+                {
+                    record.key: record.value
+                    for record in batch
+                    if record.key is not None and not is_host_key(record.key)
+                }
+            )
         decoded = (
             _decoded(key, value) for key, value in found.items() if value is not None
         )

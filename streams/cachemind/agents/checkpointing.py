@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from cachemind.errors import StoreError
@@ -13,6 +14,10 @@ log = logging.getLogger(__name__)
 EVERY_EVENTS: Final = 10_000
 INTERVAL_S: Final = 300.0
 _NS_PER_S: Final = 1_000_000_000
+
+
+def _nobody_asks() -> None:
+    """Do nothing."""
 
 
 class Checkpointing:
@@ -29,7 +34,10 @@ class Checkpointing:
         *,
         every_events: int = EVERY_EVENTS,
         interval_s: float = INTERVAL_S,
+        changed: Callable[[], None] = _nobody_asks,
     ) -> None:
+        """`changed` is called after checkpoints were made or removed."""
+        self._changed = changed
         self._maker = maker
         self._clock = clock
         self._every_events = every_events
@@ -49,5 +57,6 @@ class Checkpointing:
         try:
             self._maker.make(now_ns)
             self._maker.prune(now_ns)
+            self._changed()
         except StoreError:
             log.exception("no checkpoint was made")

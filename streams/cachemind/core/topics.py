@@ -23,6 +23,17 @@ _ABSENT: Final = "(not set)"
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}\Z")
 
 
+HOUR_MS: Final = 60 * 60 * 1000
+_SMALL: Final = {
+    # Kafka never compacts the segment that is written to, by default 7 days or 1 GB.
+    "segment.ms": str(HOUR_MS),
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+    # Who reads it reads all of it at once, in far less.
+    "delete.retention.ms": str(HOUR_MS),
+}
+
+
 class Mode(StrEnum):
     """How much a topic must withstand: a laptop's restart, or a lost broker."""
 
@@ -62,6 +73,7 @@ class TopicSpec:
             "max.message.bytes": str(self.max_message_bytes),
             "min.insync.replicas": str(self.min_insync_replicas),
             "unclean.leader.election.enable": "false",
+            **(_SMALL if self.cleanup is Cleanup.COMPACT else {}),
         }
 
 

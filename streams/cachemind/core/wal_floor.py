@@ -6,7 +6,7 @@ needs to be brought to any later moment must stay, and all before may go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cachemind.types import Offset, Partition
@@ -16,11 +16,13 @@ from cachemind.types import Offset, Partition
 class Kept:
     """A checkpoint of one partition that is kept: `offset` is its last record's.
 
-    `shipped`: it outlives this host.
+    `shipped`: it outlives this host. `holder` is the host that keeps it, empty for
+    this one.
     """
 
     offset: Offset
     shipped: bool
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,12 @@ def floor_of(
     kept: Iterable[Kept],
     *,
     must_ship: bool,
+    others: Collection[str] = (),
 ) -> Floor:
     """Return how far `partition` may be deleted.
+
+    `others` are the other hosts that live: the log is all that one has from which no
+    checkpoint of it is kept.
 
     With `must_ship` nothing may where no snapshot has been shipped: what this host
     has dies with it. A checkpoint in front of the log's first record is no base any
@@ -62,13 +68,16 @@ def floor_of(
         return _nothing(partition, first, end, "no snapshot is retained")
     if must_ship and not any(one.shipped for one in usable):
         return _nothing(partition, first, end, "no retained snapshot is shipped yet")
+    for name in sorted(set(others) - {one.holder for one in usable}):
+        return _nothing(partition, first, end, f"host {name} keeps no checkpoint yet")
     oldest = min(usable, key=lambda one: one.offset)
     return Floor(
         partition=partition,
         first=first,
         end=end,
         floor=Offset(oldest.offset + 1),
-        reason=f"the oldest retained snapshot is at {partition}@{oldest.offset}",
+        reason=f"the oldest retained snapshot is at {partition}@{oldest.offset}"
+        + (f", held by host {oldest.holder}" if oldest.holder else ""),
     )
 
 
