@@ -183,13 +183,19 @@ def is_settled(app: faust.App) -> bool:
     return app.started and not app.rebalancing
 
 
-async def skip_to(
+def hold_back(app: faust.App, topic: str, partition: Partition) -> None:
+    """Have nothing of a held partition delivered; the next rebalance ends that."""
+    app.consumer.pause_partitions({TP(topic, partition)})
+
+
+async def go_on_at(
     app: faust.App, topic: str, partition: Partition, offset: Offset
 ) -> None:
-    """Have the records of a held partition below `offset` not delivered any more.
+    """Have a partition that was held back delivered from `offset` on.
 
-    Where that cannot be, they come and are for nothing.
+    Where that cannot be, what is below comes too and is for nothing.
     """
+    app.consumer.resume_partitions({TP(topic, partition)})
     try:
         await cast(_Consumer, app.consumer).skip_to(TP(topic, partition), offset)
     except (KafkaError, ConsumerNotStarted, TimeoutError) as error:

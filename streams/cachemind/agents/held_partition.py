@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.signing import BATCH_RECORDS, PartitionSigner
@@ -35,20 +35,30 @@ FENCED_RETRY_S: Final = 3.0
 """After somebody else took the partition over: if it is theirs by right, the group
 will have told us by then."""
 
-SKIP_RECORDS: Final = 5 * BATCH_RECORDS
-"""The group consumer is sent ahead where it would deliver so many for nothing."""
+BACKLOG_RECORDS: Final = 5 * BATCH_RECORDS
+"""The group consumer is held back while so many are read: it would take most of the
+time of this process to deliver them once more."""
 
 NEAR_END_RECORDS: Final = BATCH_RECORDS
 """What the log has got meanwhile is delivered, unless it is more than this."""
 
-SkipTo = Callable[[Partition, Offset], Awaitable[None]]
+
+class Deliveries(Protocol):
+    """What delivers to this process; it may do neither of what it is asked."""
+
+    def hold_back(self, partition: Partition) -> None:
+        """Deliver nothing of `partition`."""
+        ...
+
+    async def go_on_at(self, partition: Partition, offset: Offset) -> None:
+        """Deliver what is at `offset` and after."""
+        ...
 
 
 class HeldPartition:
     """Signs one partition until it is cancelled or its receipts cannot go on.
 
-    `skip_to` sends the group consumer ahead. Use it from the event loop; the signer
-    works on a thread of its own.
+    Use it from the event loop; the signer works on a thread of its own.
     """
 
     def __init__(
@@ -56,7 +66,7 @@ class HeldPartition:
         signer: PartitionSigner,
         wal: LogReader,
         metrics: AuditMetrics,
-        skip_to: SkipTo,
+        deliveries: Deliveries,
     ) -> None:
         self.partition: Final = signer.partition
         self.broken = False
@@ -64,12 +74,11 @@ class HeldPartition:
         self._signer = signer
         self._wal = wal
         self._metrics = metrics
-        self._skip_to = skip_to
+        self._deliveries = deliveries
         self._thread = OwnThread(f"sign-{signer.partition}")
         self._inbox: deque[LogRecord] = deque()
         self._wake = asyncio.Event()
         self._unread = True
-        self._delivered = Offset(0)
 
     @property
     def position(self) -> Offset:
@@ -78,7 +87,6 @@ class HeldPartition:
 
     def offer(self, record: LogRecord) -> None:
         """Take a delivery, or note that the log has to be read: never wait."""
-        self._delivered = Offset(record.lsn.offset + 1)
         if self._unread or len(self._inbox) >= INBOX_RECORDS:
             self._unread = True
         else:
@@ -89,6 +97,10 @@ class HeldPartition:
         """Have the log read from where the receipts end."""
         self._unread = True
         self._wake.set()
+
+    def stop(self) -> None:
+        """Begin no further batch."""
+        self._signer.stop()
 
     async def run(self) -> None:
         """Sign until cancelled. Returns where the receipts cannot go on.
@@ -133,8 +145,7 @@ class HeldPartition:
             # First: what is delivered while the log is read is kept again.
             self._unread = False
             self._inbox.clear()
-            await self._thread.run(self._read_log)
-            await self._send_ahead()
+            await self._catch_up()
         elif self._inbox:
             taken = [
                 self._inbox.popleft()
@@ -144,10 +155,16 @@ class HeldPartition:
         if self._inbox or self._unread:
             self._wake.set()
 
-    async def _send_ahead(self) -> None:
-        if self._signer.position - self._delivered > SKIP_RECORDS:
-            self._delivered = self._signer.position
-            await self._skip_to(self.partition, self._signer.position)
+    async def _catch_up(self) -> None:
+        if await self._thread.run(self._left) < BACKLOG_RECORDS:
+            await self._thread.run(self._read_log)
+            return
+        self._deliveries.hold_back(self.partition)
+        try:
+            await self._thread.run(self._read_log)
+        finally:
+            position = self._signer.position
+            await self._deliveries.go_on_at(self.partition, position)
 
     def _sign(self, records: Sequence[LogRecord]) -> None:
         """Sign what follows on without a gap; else have the log read."""
@@ -159,19 +176,23 @@ class HeldPartition:
         else:
             self._read_log()
 
+    def _left(self) -> int:
+        """Return how many offsets of the log are not looked at."""
+        _, end = self._wal.bounds(self.partition)
+        return end - self._signer.position
+
     def _read_log(self) -> None:
         """Sign all that is committed; leave to the deliveries what came meanwhile."""
-        signer = self._signer
         while True:
             _, end = self._wal.bounds(self.partition)
-            if signer.position < end:
-                self._read_to(end)
-            _, now = self._wal.bounds(self.partition)
-            if signer.stopping or now - signer.position < NEAR_END_RECORDS:
+            self._read_to(end)
+            if self._signer.stopping or self._left() < NEAR_END_RECORDS:
                 return
 
     def _read_to(self, end: Offset) -> None:
         signer, start = self._signer, self._signer.position
+        if start >= end:
+            return
         try:
             for batch in self._wal.read(self.partition, start, end):
                 signer.sign(batch)

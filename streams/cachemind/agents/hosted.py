@@ -10,10 +10,11 @@ from typing import Final
 import faust
 
 from cachemind.agents.app import (
+    go_on_at,
     held_partitions,
+    hold_back,
     is_settled,
     serve,
-    skip_to,
 )
 from cachemind.errors import LogUnavailable
 from cachemind.types import Offset, Partition
@@ -50,10 +51,15 @@ class HostedApp:
         """Return whether the group has said what is held; not while it decides."""
         return is_settled(self._app)
 
-    async def skip_to(self, partition: Partition, offset: Offset) -> None:
-        """Have what is below `offset` not delivered any more; a hint."""
+    def hold_back(self, partition: Partition) -> None:
+        """Have nothing of `partition` delivered until `go_on_at`; a hint."""
         if partition in self.held():
-            await skip_to(self._app, self._topic, partition, offset)
+            hold_back(self._app, self._topic, partition)
+
+    async def go_on_at(self, partition: Partition, offset: Offset) -> None:
+        """Have `partition` delivered from `offset` on; a hint."""
+        if partition in self.held():
+            await go_on_at(self._app, self._topic, partition, offset)
 
     async def run(self) -> None:
         """Start an app and run it; return once Faust gives a started one up."""

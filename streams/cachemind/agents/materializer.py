@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -23,6 +23,7 @@ from cachemind.agents.app import quiet_logs
 from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.cold_start import cold_start
 from cachemind.agents.dead_letters import DeadLetters
+from cachemind.agents.first_of import first_of
 from cachemind.agents.folding import Decoder, Folder
 from cachemind.agents.group_hint import GroupHint
 from cachemind.agents.hosted import HostedApp
@@ -187,7 +188,8 @@ class Materializer:
         await self._asking_thread.run(self._hint.begin)
         if not self._stopping:
             await self._asking_thread.run(deps.caught_up)
-        await _first_of(
+        await first_of(
+            LEAVE_S,
             app.run(),
             self._live.run(),
             self._watch.run(app.held),
@@ -234,19 +236,6 @@ def _folders(deps: MaterializerDeps) -> Mapping[Partition, Folder]:
     return {
         partition: folder(partition, store) for partition, store in deps.stores.items()
     }
-
-
-async def _first_of(*work: Coroutine[None, None, None]) -> None:
-    """Run all of `work` until one ends; cancel the rest, then raise its error."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks, timeout=LEAVE_S)
-    for task in done:
-        task.result()
 
 
 def _exit_code(error: CacheError) -> int:
