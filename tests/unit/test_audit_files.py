@@ -224,13 +224,18 @@ class TestRotation:
         assert self.rotation.due(size, age, at_end=at_end) is due
 
     @pytest.mark.parametrize(
-        ("waited", "covered", "waits"),
-        [(0, False, True), (49, False, True), (50, False, False), (0, True, False)],
+        ("size", "waited", "covered", "waits"),
+        [
+            pytest.param(100, 49, False, True, id="not-covered-yet"),
+            pytest.param(100, 0, True, False, id="covered"),
+            pytest.param(100, 50, False, False, id="waited-long-enough"),
+            pytest.param(200, 0, False, False, id="twice-its-size"),
+        ],
     )
     def test_a_full_file_waits_for_its_cut_but_not_for_ever(
-        self, waited: int, *, covered: bool, waits: bool
+        self, size: int, waited: int, *, covered: bool, waits: bool
     ) -> None:
-        assert self.rotation.waits(waited, covered=covered) is waits
+        assert self.rotation.waits(size, waited, covered=covered) is waits
 
 
 class TestManifest:

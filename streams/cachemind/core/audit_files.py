@@ -201,7 +201,8 @@ def _grown(span: Span | None, number: int) -> Span:
 class Rotation:
     """When a file is full: by size at once, by age once the stream's end is reached.
 
-    A full file waits up to `cut_wait_ms` for a cut that covers all of it.
+    A full file waits up to `cut_wait_ms` for a cut that covers all of it, unless it
+    has come to twice its size.
     """
 
     max_bytes: int
@@ -212,6 +213,10 @@ class Rotation:
         """Return whether a file with records is to be sealed."""
         return size_bytes >= self.max_bytes or (at_end and age_ms >= self.max_age_ms)
 
-    def waits(self, due_for_ms: int, *, covered: bool) -> bool:
+    def waits(self, size_bytes: int, due_for_ms: int, *, covered: bool) -> bool:
         """Return whether a file that is due should wait for its cut."""
-        return not covered and due_for_ms < self.cut_wait_ms
+        return not (
+            covered
+            or due_for_ms >= self.cut_wait_ms
+            or size_bytes >= 2 * self.max_bytes
+        )
