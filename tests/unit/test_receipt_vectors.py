@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,7 @@ from cachemind_schemas.loader import AUDIT, released_audit
 VECTORS: Final = json.loads(
     (Path(__file__).parents[1] / "vectors" / "receipts.json").read_text("utf-8")
 )
+README: Final = (Path(__file__).parents[2] / "schemas" / "README.md").read_text("utf-8")
 SCHEMAS: Final = {
     name: parse_schema(json.loads(released_audit(name)[-1].text)) for name in AUDIT
 }
@@ -236,3 +238,23 @@ def test_a_witness_signed_the_last_checkpoint() -> None:
     assert message == cosigned["message"]
     public = ed25519.Ed25519PublicKey.from_public_bytes(material[1:])
     public.verify(signature[12:], message.encode())
+
+
+def test_the_byte_table_in_the_readme_is_a_vector() -> None:
+    section = README.partition("### A receipt, byte by byte")[2].partition("\n### ")[0]
+    table = re.findall(r"^\| `([0-9a-f]+)` \|", section, re.M)
+    (step,) = [
+        one
+        for one in RECEIPTS
+        if (one["receipt"]["partition"], one["receipt"]["seq"]) == (1, 2)
+    ]
+    assert "".join(table) == step["receipt_bytes"]
+
+
+def test_the_readme_has_the_headers_and_a_checkpoint_of_the_vectors() -> None:
+    for name, header in VECTORS["headers"].items():
+        spaced = bytes.fromhex(header).hex(" ").upper()
+        assert f"| {name} | `{spaced}` |" in README
+    text, _, line = LEAVES[2]["checkpoint"].rpartition("\n\n")
+    shown = [f"    {one}" for one in text.split("\n")]
+    assert "\n".join((*shown, "", f"    {line[:40]}")) in README
