@@ -21,7 +21,6 @@ from cachemind.codec.cuts import (
 )
 from cachemind.codec.receipts import encode_receipt, encode_signed_receipt
 from cachemind.core.audit_means import Pinned, RootKey, WitnessKey
-from cachemind.core.canonical import canonical
 from cachemind.core.checkpoint_note import Checkpoint
 from cachemind.core.merkle import Frontier, leaf_hash
 from cachemind.core.partitioner import partition_of
@@ -50,6 +49,7 @@ from cachemind.receipts import (
     KeyRole,
     LogId,
     PartitionHead,
+    Receipt,
     Seq,
     SignedKeyEvent,
     SignedReceipt,
@@ -149,6 +149,16 @@ class DumpMaker:
         self.receipts[partition].append(signed(encoded, self.receipt_key))
         self._leaves[partition] = leaf_hash(encoded)
         self._trees[partition].append(self._leaves[partition])
+
+    def add_next(self, partition: int, receipt: Receipt) -> None:
+        """Sign a receipt, whatever it says, at the next seq of its partition."""
+        seq, previous = Seq(self._trees[partition].size), self._leaves[partition]
+        chained = replace(receipt, seq=seq, previous=Sha256(previous))
+        self.add_receipt(partition, encode_receipt(chained))
+
+    def add_leaf(self, leaf: bytes) -> None:
+        """Append a key event, whatever it is."""
+        self._append_leaf(leaf, "")
 
     def key_event(
         self, change: KeyChange, role: KeyRole, key: MemoryKey, last_good: int = -1
