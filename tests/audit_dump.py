@@ -22,6 +22,7 @@ from cachemind.codec.cuts import (
 from cachemind.codec.receipts import encode_receipt, encode_signed_receipt
 from cachemind.core.audit_means import Pinned, RootKey, WitnessKey
 from cachemind.core.checkpoint_note import Checkpoint
+from cachemind.core.key_event_record import policy_of
 from cachemind.core.merkle import Frontier, leaf_hash
 from cachemind.core.partitioner import partition_of
 from cachemind.core.receipt_chain import (
@@ -178,8 +179,7 @@ class DumpMaker:
             )
         )
         leaf = signed_key_event(event, ROOT, key)
-        policy = {"audit-key-event": base64.b64encode(leaf).decode()}
-        self.append(PolicyChanged(policy=canonical(policy).decode()), SYSTEM_NAMESPACE)
+        self.append(PolicyChanged(policy=policy_of(leaf)), SYSTEM_NAMESPACE)
         self._append_leaf(leaf, "")
 
     def cut(self) -> None:
