@@ -82,10 +82,14 @@ class ReceiptLog:
             signed_at_ns=1_000 + seq,
             key_id=KEY_ID,
         )
-        self.put(receipt)
-        before.append(receipt)
-        self._trees[partition].append(leaf_hash(encode_receipt(receipt)))
+        self.add(receipt)
         return receipt
+
+    def add(self, receipt: Receipt) -> None:
+        """Append a receipt that follows on."""
+        self.put(receipt)
+        self.receipts[receipt.partition].append(receipt)
+        self._trees[receipt.partition].append(leaf_hash(encode_receipt(receipt)))
 
     def put(self, receipt: Receipt) -> None:
         """Append a record to the audit topic, whatever it follows on from."""

@@ -17,6 +17,7 @@ from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
 from cachemind.codec import Codec
 from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
+from cachemind.ports.receipt_index import ReceiptFinder
 from cachemind.types import Namespace, Offset, Partition
 from cachemind_services.bootstrap.log import (
     codec_of,
@@ -27,6 +28,7 @@ from cachemind_services.bootstrap.log import (
 )
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
+from cachemind_services.bootstrap.receipts import open_receipt_view
 from cachemind_services.broker.distribution import default_cache_dir
 from cachemind_services.settings import VIEWS, Settings
 
@@ -51,6 +53,7 @@ class GatewayPorts:
     clock: Clock
     log_ends: Callable[[], Mapping[Partition, Offset]]
     past: StoredPast
+    receipts: ReceiptFinder | None = None
 
 
 def identify_if_up(settings: Settings) -> LogIdentity | None:
@@ -83,6 +86,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
             KafkaReader(kafka, wal, request_s=WAIT_S), settings.partitions
         ),
         past=open_past(settings, log, Namespace(settings.namespace)),
+        receipts=open_receipt_view(settings, _scratch(settings)),
     )
 
 

@@ -18,6 +18,7 @@ from cachemind_services.gateway.http_io import (
 )
 from cachemind_services.gateway.metrics import CONTENT_TYPE
 from cachemind_services.gateway.parts import Parts
+from cachemind_services.gateway.receipts_api import RECEIPTS_PREFIX
 from cachemind_services.gateway.rollback_api import (
     ROLLBACK_PATH,
     ROLLBACKS_PREFIX,
@@ -56,6 +57,12 @@ class Gateway:
         await self._parts.follower.start()
         self._parts.recovery.start()
 
+    def draining(self) -> None:
+        """Hold no request back any longer; `shutdown` is to follow."""
+        parts = self._parts
+        if parts is not None and parts.receipts is not None:
+            parts.receipts.send_away()
+
     async def shutdown(self) -> None:
         """Let what is in flight end, flush the log, close every port.
 
@@ -75,6 +82,8 @@ class Gateway:
             await parts.chat.handle(scope, receive, send)
         elif path.startswith(PREFIX):
             await parts.admin.handle(scope, receive, send)
+        elif path.startswith(RECEIPTS_PREFIX):
+            await self._receipts(parts, scope, send)
         elif is_of_past(path):
             await self._past(parts, path, scope, send)
         elif path in ("/healthz", "/readyz", "/metrics"):
@@ -86,6 +95,12 @@ class Gateway:
             logs = self._deps.settings.log_passed_on
             handler = parts.chat.pass_on if logs else parts.proxy.handle
             await handler(scope, receive, send)
+
+    async def _receipts(self, parts: Parts, scope: Scope, send: Send) -> None:
+        if scope["method"] != "GET":
+            await _not_allowed(send, b"GET")
+            return
+        await answered(send, lambda: parts.receipts_api.receipts(scope, send))
 
     async def _past(self, parts: Parts, path: str, scope: Scope, send: Send) -> None:
         call = (scope["method"], path)
@@ -100,9 +115,7 @@ class Gateway:
             rollback = path.removeprefix(ROLLBACKS_PREFIX)
             await answered(send, lambda: parts.rollbacks.status(rollback, send))
         else:
-            allowed = b"POST" if path == ROLLBACK_PATH else b"GET"
-            headers = ((b"allow", allowed),)
-            await send_error(send, 405, "the method is not allowed", headers=headers)
+            await _not_allowed(send, b"POST" if path == ROLLBACK_PATH else b"GET")
 
     async def _operate(self, parts: Parts, path: str, send: Send) -> None:
         if path == "/healthz":
@@ -128,6 +141,11 @@ class Gateway:
                 await self.shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+async def _not_allowed(send: Send, allowed: bytes) -> None:
+    headers = ((b"allow", allowed),)
+    await send_error(send, 405, "the method is not allowed", headers=headers)
 
 
 def _upgrades(scope: Scope) -> bool:

@@ -29,7 +29,8 @@ _LENGTH_TO_BE_SET: Final = frozenset({b"content-length", b"traceparent"})
 class Call:
     """What stays with a request from its first byte to its last.
 
-    `keys` is None where the body was not parsed; then nothing is cached.
+    `keys` is None where the body was not parsed; then nothing is cached. `wait_s` is
+    how long the caller prefers to wait for a signature, None for not at all.
     """
 
     started: float
@@ -40,6 +41,7 @@ class Call:
     effective: Effective
     prompt_hash: Sha256
     disputed: bool | None = None
+    wait_s: float | None = None
 
 
 def trace_of(headers: dict[bytes, bytes], ids: Ids) -> TraceContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from cachemind.errors import (
     UpstreamUnavailable,
 )
 from cachemind.events import Outcome, Read
-from cachemind.types import Lsn, Offset
+from cachemind.types import Lsn
 from cachemind_services.gateway.answers import (
     DateField,
     common_fields,
@@ -28,7 +29,6 @@ from cachemind_services.gateway.answers import (
 from cachemind_services.gateway.call import (
     Call,
     elapsed_s,
-    is_disputed,
     key_of,
 )
 from cachemind_services.gateway.deps import (
@@ -38,6 +38,7 @@ from cachemind_services.gateway.deps import (
 )
 from cachemind_services.gateway.fetcher import Errand, Fetcher
 from cachemind_services.gateway.flight import Flight, Listener
+from cachemind_services.gateway.flight_key import FlightKey, flight_key, not_captured
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.http_io import (
     ClientGone,
@@ -53,6 +54,7 @@ from cachemind_services.gateway.http_io import (
 )
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Look, Reader
+from cachemind_services.gateway.signatures import Signatures
 from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.wal_session import WalSession
 
@@ -64,7 +66,6 @@ _ROLLED_BACK: Final = "rolled-back"
 _NOT_A_CHAT: Final = "not-a-chat"
 _LOG: Final = logging.getLogger("cachemind.gateway")
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
-FlightKey = tuple[bytes, bool, bool, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,9 @@ class ChatHandler:
         follower: Follower,
         reader: Reader,
         fetcher: Fetcher,
+        signatures: Signatures,
     ) -> None:
+        self._signatures = signatures
         self._understanding = understanding
         self._settings = settings = deps.settings
         self._metrics = deps.metrics
@@ -168,6 +171,7 @@ class ChatHandler:
             )
             ack = self._wal.read(self._read(call, look))
             lsn = await ack if self._acked else None
+            signed = await self._signed(call, lsn)
         except MalformedCompletion:
             look = Look(outcome=Outcome.MISS, reason="malformed-entry")
             await self._miss(call, look, receive, send)
@@ -184,6 +188,7 @@ class ChatHandler:
         fields = hit_fields(look, served, now_ns, stream=request.stream)
         fields.append(self._date.at(now_ns))
         fields += self._common(call, look, lsn)
+        fields += signed
         self._metrics.outcomes[look.outcome].inc()
         self._metrics.added.observe(elapsed_s(call))
         await send_whole(send, 200, fields, body)
@@ -194,7 +199,7 @@ class ChatHandler:
         if call.effective.only_if_cached:
             await self._not_cached(call, look, send)
             return
-        key = _flight_key(call, look, self._reader.fence)
+        key = flight_key(call, look, self._reader.fence)
         flight = None if key is None else self._flights.get(key)
         if flight is not None and not flight.joinable:
             flight = None
@@ -258,7 +263,7 @@ class ChatHandler:
 
     def _start(self, call: Call, look: Look, key: FlightKey | None) -> Flight:
         flight = Flight(self._settings.max_cacheable_bytes)
-        reason = _not_captured(call, look)
+        reason = not_captured(call, look)
         errand = Errand(call, reason, look.vector, shared=key is not None)
         task = asyncio.create_task(self._fetcher.run(flight, errand))
         flight.task = task
@@ -291,6 +296,7 @@ class ChatHandler:
         try:
             head = await listener.head()
             look, lsn = await self._logged(miss)
+            signed = await self._signed(miss.call, head.lsn or lsn)
         except UpstreamUnavailable as error:
             await self._upstream_failed(miss, error, send)
             return
@@ -308,6 +314,7 @@ class ChatHandler:
         self._metrics.added.observe(max(elapsed_s(miss.call) - spent_s, 0.0))
         fields = miss_fields(look, head, joined=miss.joined)
         fields += self._common(miss.call, look, head.lsn or lsn)
+        fields += signed
         await send(
             {"type": "http.response.start", "status": head.status, "headers": fields}
         )
@@ -353,6 +360,12 @@ class ChatHandler:
 
     # ---- both ----------------------------------------------------------------------
 
+    async def _signed(self, call: Call, source: Lsn | None) -> Sequence[Header]:
+        """Wait for the signature over a record's receipt, where the caller would."""
+        if call.wait_s is None:
+            return ()
+        return await self._signatures.fields(call.wait_s, source)
+
     def _common(self, call: Call, look: Look, lsn: Lsn | None) -> list[Header]:
         version = self._follower.state.version
         return common_fields(call, look, version, lsn, self._ids.span())
@@ -373,26 +386,3 @@ class ChatHandler:
             response_hash=None if served is None else served.response_hash,
             reason=look.reason,
         )
-
-
-def _flight_key(call: Call, look: Look, fence: Offset) -> FlightKey | None:
-    """Return what another request must equal to share this one's answer.
-
-    None where the request wants an answer of its own, or where upstream may read
-    the body in another way than we do. An answer from before a rollback is not for
-    those who ask after it.
-    """
-    keys, effective = call.keys, call.effective
-    if keys is None or not effective.lookup or not effective.store:
-        return None
-    if look.outcome is Outcome.BYPASS or is_disputed(call):
-        return None
-    request = keys.request
-    return keys.exact_key, request.stream, request.include_usage, fence
-
-
-def _not_captured(call: Call, look: Look) -> str:
-    """Return why the answer is not to be stored, "" where it may be."""
-    if look.outcome is Outcome.BYPASS:
-        return look.reason
-    return "" if call.effective.store else "no-store"

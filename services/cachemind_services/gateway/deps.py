@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from cachemind.core.policy import Policy
 from cachemind.events import Envelope
 from cachemind.ports import Clock, Embedder, LogWriter, StoreView, Upstream
+from cachemind.ports.receipt_index import ReceiptFinder
 from cachemind.types import EncoderId, Namespace, Offset, Partition, Principal, WriterId
 from cachemind_services.gateway.metrics import GatewayMetrics
 from cachemind_services.gateway.time_travel import TimeTravel
@@ -91,7 +92,7 @@ class GatewayDeps:
 
     `views` has one view a WAL partition, by number. `random` returns that many
     unguessable bytes. `past` is that of the namespace's partition, None
-    where the gateway itself shows the past.
+    where the gateway itself shows the past. `receipts` is None where none are kept.
     """
 
     settings: GatewaySettings
@@ -105,3 +106,4 @@ class GatewayDeps:
     log_ends: LogEnds
     metrics: GatewayMetrics
     past: TimeTravel | None = None
+    receipts: ReceiptFinder | None = None

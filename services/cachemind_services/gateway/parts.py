@@ -19,11 +19,14 @@ from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.proxy import Proxy
+from cachemind_services.gateway.receipts import Receipts
+from cachemind_services.gateway.receipts_api import ReceiptsApi
 from cachemind_services.gateway.recovery import Recovery
 from cachemind_services.gateway.rollback_api import (
     RollbackApi,
 )
 from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.signatures import Signatures
 from cachemind_services.gateway.standstill import Standstill
 from cachemind_services.gateway.time_travel import TimeTraveller
 from cachemind_services.gateway.turns import Turns
@@ -67,6 +70,9 @@ class Parts:
         self.rollbacks = RollbackApi(
             self.past, self.follower, self.wal, ids, deps.clock
         )
+        finder = deps.receipts
+        self.receipts = None if finder is None else Receipts(finder)
+        self.receipts_api = ReceiptsApi(self.receipts, namespace)
         self.proxy = Proxy(deps.upstream)
         self.standstill = Standstill()
         self.recovery = Recovery(self.wal, deps.log_ends, settings.wal_retry_s)
@@ -89,6 +95,7 @@ class Parts:
             self.follower,
             reader,
             Fetcher(deps, ids, self.writes, desk, reader, self.turns, self.follower),
+            Signatures(self.receipts),
         )
         self.admin = Admin(
             deps,
@@ -131,6 +138,8 @@ class Parts:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        if self.receipts is not None:
+            await self.receipts.close()
         await self.recovery.stop()
         left_s = max(until - asyncio.get_running_loop().time(), 1.0)
         await self.wal.flush(left_s)

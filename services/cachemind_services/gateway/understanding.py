@@ -22,6 +22,8 @@ from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
 from cachemind_services.gateway.http_io import Scope
 from cachemind_services.gateway.identity import Ids, Tenants, derived_key
 from cachemind_services.gateway.known_bodies import KnownBodies, Understood
+from cachemind_services.gateway.prefer import preferred_wait_s
+from cachemind_services.gateway.signatures import DEFAULT_WAIT_S, MOST_WAIT_S
 
 _CONTROLS: Final = frozenset(
     name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
@@ -71,19 +73,22 @@ class Understanding:
             keys=keys,
             effective=effective,
             prompt_hash=hashed,
+            wait_s=_wait_s(headers),
         )
 
     def other(self, started: float, scope: Scope, body: bytes) -> Call:
         """Return a request that is not for the cache, hashed by its bytes alone."""
         text = sha256(body).hexdigest()
+        headers = dict(scope["headers"])
         return Call(
             started=started,
             scope=scope,
             body=body,
-            trace=self.trace(scope),
+            trace=trace_of(headers, self._ids),
             keys=None,
             effective=self._policy,
             prompt_hash=prompt_hash(self._prompt_key, text),
+            wait_s=_wait_s(headers),
         )
 
     def _understand(self, tenant: bytes, body: bytes) -> Understood:
@@ -100,6 +105,10 @@ class Understanding:
     def trace(self, scope: Scope) -> TraceContext:
         """Return the trace of a request, the caller's or a new one."""
         return trace_of(dict(scope["headers"]), self._ids)
+
+
+def _wait_s(headers: dict[bytes, bytes]) -> float | None:
+    return preferred_wait_s(headers.get(b"prefer"), DEFAULT_WAIT_S, MOST_WAIT_S)
 
 
 def _encoded(headers: dict[bytes, bytes]) -> bool:

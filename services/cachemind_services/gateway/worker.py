@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,8 @@ def run(settings: Settings, fds: Sequence[int], number: int) -> int:
 
     async def serve() -> int:
         ports = open_gateway(settings, log)
-        return await serve_on(Gateway(gateway_deps(settings, ports, number)), fds)
+        gateway = Gateway(gateway_deps(settings, ports, number))
+        return await serve_on(gateway, fds, gateway.draining)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(serve())
@@ -71,12 +72,24 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
         random=secrets.token_bytes,
         log_ends=ports.log_ends,
         past=ports.past,
+        receipts=ports.receipts,
         metrics=GatewayMetrics(Path(shared) if shared else None),
     )
 
 
-async def serve_on(gateway: Application, fds: Sequence[int]) -> int:
-    """Serve on the inherited sockets `fds` until SIGTERM; return the exit code."""
+def _holds_nobody() -> None:
+    """Have nothing to let go."""
+
+
+async def serve_on(
+    gateway: Application,
+    fds: Sequence[int],
+    draining: Callable[[], None] = _holds_nobody,
+) -> int:
+    """Serve on the inherited sockets `fds` until SIGTERM; return the exit code.
+
+    `draining` is called first of all: requests under way are waited for.
+    """
     server = _Server(
         uvicorn.Config(
             gateway,
@@ -94,8 +107,13 @@ async def serve_on(gateway: Application, fds: Sequence[int]) -> int:
         )
     )
     loop = asyncio.get_running_loop()
+
+    def drain() -> None:
+        draining()
+        server.drain()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.drain)
+        loop.add_signal_handler(number, drain)
     await server.serve(sockets=[socket.socket(fileno=os.dup(fd)) for fd in fds])
     return 0 if server.started else 1
 
