@@ -32,6 +32,7 @@ class Token:
 
     module: Path
     folder: Path
+    configuration: Path
 
     def access(self, pin: Callable[[], str] = lambda: PIN) -> TokenAccess:
         return TokenAccess(module=self.module, pin=pin)
@@ -83,6 +84,8 @@ class Token:
 
     def restart(self) -> None:
         """End every session of this process, as when the token was pulled."""
+        # The library reads it when it starts.
+        os.environ["SOFTHSM2_CONF"] = str(self.configuration)
         pkcs11.lib(str(self.module)).reinitialize()
 
     def _open(self) -> pkcs11.Session:
@@ -105,8 +108,6 @@ def make_token(folder: Path) -> Token:
     configuration.write_text(
         f"directories.tokendir = {tokens}\nobjectstore.backend = file\n"
     )
-    # The library reads it when it starts, in this process.
-    os.environ["SOFTHSM2_CONF"] = str(configuration)
     subprocess.run(
         [
             *("softhsm2-util", "--init-token", "--free", "--label", LABEL),
@@ -114,8 +115,9 @@ def make_token(folder: Path) -> Token:
         ],
         check=True,
         capture_output=True,
+        env={**os.environ, "SOFTHSM2_CONF": str(configuration)},
         timeout=60,
     )
-    token = Token(module=module, folder=tokens)
+    token = Token(module=module, folder=tokens, configuration=configuration)
     token.restart()
     return token
