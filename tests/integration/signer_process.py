@@ -1,0 +1,106 @@
+"""A signer on real adapters in a process of its own, with keys of fixed names.
+
+`python -m tests.integration.signer_process JSON`; the fields are `Place`'s. Which keys
+it holds is read from the folder anew each time, so a test can add one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import json
+import logging
+import signal
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cachemind.adapters.key_verify import OpensslCheck
+from cachemind.adapters.memory_keys import MemoryKey
+from cachemind.agents.cuts_log import key_event_verifier
+from cachemind.codec.audit_decoder import AuditDecoding
+from cachemind.core.audit_means import Means, Pinned, RootKey
+from cachemind.ports import SigningKey
+from cachemind.receipts import KeyId, KeyRole, LogId
+from cachemind_services.bootstrap.checkpoints import dying_at
+from cachemind_services.bootstrap.signer import SignerKeys, sign
+from cachemind_services.settings import Settings
+from cachemind_services.settings import load as read_settings
+
+LOG_ID = LogId("test.example/audit")
+ROOT = MemoryKey("root")
+PINNED = Pinned(
+    log_id=LOG_ID, roots=(RootKey(key_id=ROOT.key_id, public_key=ROOT.public_key),)
+)
+MEANS = Means(decoder=AuditDecoding(), checks=OpensslCheck(), pinned=PINNED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Which log is signed, and the folder of its keys' names."""
+
+    bootstrap_servers: str
+    prefix: str
+    partitions: int
+    keys: str
+    failpoint: str = ""
+    patience_s: int = 60
+
+    def settings(self) -> Settings:
+        """Return the settings of the process."""
+        flags = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "topic_prefix": self.prefix,
+            "partitions": str(self.partitions),
+            "watchdog_s": str(self.patience_s),
+        }
+        return read_settings({}, flags=flags)
+
+
+@lru_cache
+def key_named(name: str) -> MemoryKey:
+    """Return the key of a name."""
+    return MemoryKey(name)
+
+
+class NamedKeys:
+    """Holds the keys whose names are in a folder's files, one a line, by role."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, role: KeyRole, key_id: KeyId) -> SigningKey | None:
+        """Return the key of that id."""
+        for key in self._keys(role):
+            if key.key_id == key_id:
+                return key
+        return None
+
+    def first(self, role: KeyRole) -> SigningKey | None:
+        """Return the first key."""
+        return next(iter(self._keys(role)), None)
+
+    def _keys(self, role: KeyRole) -> list[MemoryKey]:
+        path = self._folder / role.value
+        names = path.read_text().split() if path.exists() else []
+        return [key_named(name) for name in names]
+
+
+def main() -> int:
+    """Run at the place that the first argument describes."""
+    faulthandler.register(signal.SIGUSR1)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
+    )
+    place = Place(**json.loads(sys.argv[1]))
+    keys = SignerKeys(
+        log_id=LOG_ID,
+        held=NamedKeys(Path(place.keys)),
+        verify=key_event_verifier(MEANS),
+    )
+    return asyncio.run(sign(place.settings(), keys, dying_at(place.failpoint)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

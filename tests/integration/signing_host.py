@@ -1,0 +1,362 @@
+"""Signers of one log, and handles to break them, feed them and verify what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.adapters.kafka_topics import ensure_topics
+from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.codec import Codec
+from cachemind.codec.cuts import (
+    decode_cuts_record,
+    decode_leaf,
+    encode_key_event,
+    encode_signed_key_event,
+)
+from cachemind.codec.receipts import decode_receipt, decode_signed_receipt
+from cachemind.core.audit_findings import Finding, Severity
+from cachemind.core.audit_verify import AuditLog, Summary, Verification
+from cachemind.core.audit_wal import WalJoin, WalRecord
+from cachemind.core.key_event_record import policy_of
+from cachemind.core.partitioner import partition_of
+from cachemind.core.receipt_chain import key_event_signing_input
+from cachemind.core.topics import Mode, topics
+from cachemind.events import Body, PolicyChanged
+from cachemind.ports import LogRecord
+from cachemind.receipts import (
+    SYSTEM_NAMESPACE,
+    Cut,
+    KeyChange,
+    KeyEvent,
+    KeyRole,
+    Receipt,
+    SignedKeyEvent,
+)
+from cachemind.types import Lsn, Namespace, Offset, Partition, Principal
+from cachemind_services.broker import EmbeddedBroker
+from tests.integration.serving import eventually
+from tests.integration.signer_process import LOG_ID, MEANS, ROOT, Place, key_named
+from tests.wal_events import envelope, stored
+
+HERE = Path(__file__).parents[2]
+CODEC = Codec()
+
+
+class Process:
+    """One signer process."""
+
+    def __init__(self, place: Place, output: Path) -> None:
+        self._output = output
+        with output.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.integration.signer_process",
+                    json.dumps(asdict(place)),
+                ],
+                cwd=HERE,
+                stdout=log,
+                stderr=log,
+            )
+
+    def output(self) -> str:
+        """Return what it has logged."""
+        return self._output.read_text(errors="replace")
+
+    def alive(self) -> bool:
+        """Return whether it runs."""
+        return self._process.poll() is None
+
+    def cpu_s(self) -> float:
+        """Return the seconds of processor that it has used."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def died(self, timeout_s: float = 60.0) -> None:
+        """Return once it has killed itself at its failpoint."""
+        assert self._process.wait(timeout_s) == -signal.SIGKILL, self.output()
+
+    def ended(self, timeout_s: float = 60.0) -> int:
+        """Return its exit code once it ended by itself."""
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP it."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT it."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """SIGTERM it; return the exit code."""
+        self._process.terminate()
+        return self._process.wait(timeout_s)
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self.alive():
+            self._process.kill()
+            self._process.wait()
+
+
+class SignedLog:
+    """A WAL, its audit log and the processes that sign it."""
+
+    def __init__(self, place: Place, folder: Path, opened: ExitStack) -> None:
+        self.place = place
+        self.kafka = {"bootstrap.servers": place.bootstrap_servers}
+        table = topics(place.partitions, Mode.DEVELOPMENT, place.prefix)
+        self.topics = table
+        self._folder = folder
+        self._opened = opened
+        self.numbers = 0
+        ensure_topics(self.kafka, [table.wal, table.audit, table.audit_cuts])
+        self._writer = KafkaWriter(self.kafka, table.wal.name)
+        opened.callback(self._writer.close, 10)
+        self.wal, self.audit, self.cuts = (
+            opened.enter_context(closing(KafkaReader(self.kafka, spec.name)))
+            for spec in (table.wal, table.audit, table.audit_cuts)
+        )
+
+    # ---- processes ------------------------------------------------------------------
+
+    def start(self, failpoint: str = "") -> Process:
+        """Start a signer, which dies at `failpoint`."""
+        place = replace(self.place, failpoint=failpoint)
+        process = Process(place, self._folder / "signer.log")
+        self._opened.callback(process.close)
+        return process
+
+    def output(self) -> str:
+        """Return what all signers have logged."""
+        return (self._folder / "signer.log").read_text(errors="replace")
+
+    # ---- keys -----------------------------------------------------------------------
+
+    def hold(self, role: KeyRole, *names: str) -> None:
+        """Set which keys the signers hold."""
+        (Path(self.place.keys) / role.value).write_text("\n".join(names))
+
+    def key_event(
+        self, change: KeyChange, role: KeyRole, name: str, last_good_cut: int = -1
+    ) -> Lsn:
+        """Put an event about a key on the log."""
+        key = key_named(name)
+        event = encode_key_event(
+            KeyEvent(
+                log_id=LOG_ID,
+                change=change,
+                role=role,
+                key_id=key.key_id,
+                public_key=key.public_key,
+                last_good_cut=last_good_cut,
+                at_ns=time.time_ns(),
+                principal=Principal("operator"),
+                reason="test",
+            )
+        )
+        message = key_event_signing_input(event)
+        signed = SignedKeyEvent(
+            event=event, signatures=(ROOT.sign(message), key.sign(message))
+        )
+        policy = policy_of(encode_signed_key_event(signed))
+        return self.append(PolicyChanged(policy=policy), namespace=SYSTEM_NAMESPACE)
+
+    def add_first_keys(self) -> None:
+        """Hold and add a receipt key and a log key, as a new installation does."""
+        for role, name in ((KeyRole.RECEIPT, "receipt-1"), (KeyRole.LOG, "log-1")):
+            self.hold(role, name)
+            self.key_event(KeyChange.ADD, role, name)
+
+    # ---- the WAL --------------------------------------------------------------------
+
+    def append(self, *bodies: Body, namespace: Namespace) -> Lsn:
+        """Append events; return the LSN of the last one."""
+        waiting = []
+        for body in bodies:
+            self.numbers += 1
+            event = envelope(self.numbers, body, namespace)
+            waiting.append(
+                self._writer.append(namespace.encode(), CODEC.encode(event), ())
+            )
+        return [future.result(30) for future in waiting][-1]
+
+    def append_some(self, count: int) -> None:
+        """Append so many events, of several namespaces in all partitions."""
+        waiting = []
+        for _ in range(count):
+            self.numbers += 1
+            namespace = Namespace(f"n{self.numbers % 7}")
+            event = envelope(self.numbers, stored(self.numbers), namespace)
+            record = CODEC.encode(event)
+            waiting.append(self._writer.append(namespace.encode(), record, ()))
+        for future in waiting:
+            future.result(60)
+
+    def append_raw(self, value: bytes | None) -> None:
+        """Append a value as it is; None for a record without one."""
+        producer = Producer({**self.kafka, "partitioner": "murmur2_random"})
+        producer.produce(self.topics.wal.name, value, b"n1")
+        assert producer.flush(30) == 0
+
+    def append_transaction(self, count: int, *, commit: bool) -> None:
+        """Append some events in one transaction."""
+        settings = {**self.kafka, "transactional.id": f"{self.place.prefix}-test"}
+        producer = Producer({**settings, "partitioner": "murmur2_random"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for _ in range(count):
+            self.numbers += 1
+            namespace = Namespace(f"n{self.numbers % 7}")
+            event = envelope(self.numbers, stored(self.numbers), namespace)
+            record = CODEC.encode(event)
+            producer.produce(self.topics.wal.name, record, namespace.encode())
+        producer.flush(30)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+
+    # ---- what is on the log ---------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Return the partitions of the WAL."""
+        return list(map(Partition, range(self.place.partitions)))
+
+    def records(self, reader: KafkaReader, partition: Partition) -> list[LogRecord]:
+        """Return every committed record of a partition."""
+        batches = reader.read(partition, *reader.bounds(partition))
+        return [record for batch in batches for record in batch]
+
+    def receipts(self, partition: Partition) -> list[Receipt]:
+        """Return every receipt of a partition."""
+        return [
+            decode_receipt(decode_signed_receipt(record.value or b"").receipt)
+            for record in self.records(self.audit, partition)
+        ]
+
+    def leaves(self) -> list[Cut | SignedKeyEvent]:
+        """Return every leaf of the log of cuts."""
+        return [
+            decode_leaf(decode_cuts_record(record.value or b"").leaf)
+            for record in self.records(self.cuts, Partition(0))
+        ]
+
+    def last_cut(self) -> Cut | None:
+        """Return the newest cut."""
+        cuts = [leaf for leaf in self.leaves() if isinstance(leaf, Cut)]
+        return cuts[-1] if cuts else None
+
+    def is_signed(self) -> bool:
+        """Return whether the last record of each partition has a receipt."""
+        for partition in self.partitions:
+            records = self.records(self.wal, partition)
+            if not records:
+                continue
+            receipts = self.records(self.audit, partition)
+            if not receipts:
+                return False
+            last = decode_signed_receipt(receipts[-1].value or b"").receipt
+            if decode_receipt(last).source != records[-1].lsn:
+                return False
+        return True
+
+    def is_cut(self) -> bool:
+        """Return whether a cut is over every receipt."""
+        cut = self.last_cut()
+        return cut is not None and all(
+            head.size == len(self.records(self.audit, head.partition))
+            for head in cut.heads
+        )
+
+    def wait_signed(self, timeout_s: float = 60.0) -> None:
+        """Return once every record has a receipt and every receipt is under a cut."""
+        eventually(self.is_signed, timeout_s)
+        eventually(self.is_cut, timeout_s)
+
+    def verified(self) -> tuple[Sequence[Finding], Summary]:
+        """Verify everything by public keys, beside the WAL; return what is wrong."""
+        log = AuditLog(
+            cuts=lambda: [
+                r.value or b"" for r in self.records(self.cuts, Partition(0))
+            ],
+            receipts={p: self._values(p) for p in self.partitions},
+            wal={p: self._join(p) for p in self.partitions},
+        )
+        verification = Verification(log, MEANS)
+        found = [
+            one for one in verification.findings() if one.severity is not Severity.NOTE
+        ]
+        return found, verification.summary()
+
+    def require_sound(self) -> Summary:
+        """Hold the receipts against the WAL: one to one, in order, all under a cut."""
+        found, summary = self.verified()
+        assert not found, [str(one) for one in found]
+        for partition in self.partitions:
+            records = self.records(self.wal, partition)
+            receipts = self.receipts(partition)
+            assert [r.source for r in receipts] == [r.lsn for r in records]
+            assert summary.covered[partition] == len(receipts)
+        return summary
+
+    def _cuts(self) -> list[LogRecord]:
+        return self.records(self.cuts, Partition(0))
+
+    def _values(self, partition: Partition) -> Iterator[bytes]:
+        return (r.value or b"" for r in self.records(self.audit, partition))
+
+    def _join(self, partition: Partition) -> WalJoin:
+        records = [
+            WalRecord(record.lsn.offset, record.value)
+            for record in self.records(self.wal, partition)
+        ]
+        return WalJoin(partition, Offset(0), iter(records), CODEC.decode)
+
+
+def home(namespace: Namespace, partitions: int) -> Partition:
+    """Return the partition that a namespace's events are in."""
+    return partition_of(namespace.encode(), partitions)
+
+
+@contextmanager
+def signed_log(
+    broker: EmbeddedBroker,
+    prefix: str,
+    folder: Path,
+    partitions: int = 3,
+    patience_s: int = 60,
+) -> Iterator[SignedLog]:
+    """Yield a log with topics and keys of its own; end its signers in any case."""
+    keys = folder / "keys"
+    keys.mkdir()
+    place = Place(
+        bootstrap_servers=broker.bootstrap_servers,
+        prefix=prefix,
+        partitions=partitions,
+        keys=str(keys),
+        patience_s=patience_s,
+    )
+    with ExitStack() as opened:
+        yield SignedLog(place, folder, opened)
