@@ -104,7 +104,7 @@ class Fold:
         store = self.stores[lsn.partition]
         rollbacks = Rollbacks(self.sources(lsn.partition, store), store)
         step = rollbacks.step(envelope, body, lsn)
-        store.commit(lsn.offset, {envelope.namespace: [step]})
+        rollbacks.commit(lsn.offset, {envelope.namespace: [step]})
 
     def sources(self, partition: Partition, store: LiveStore) -> Sources:
         """Return what the past of `store` is rebuilt from."""

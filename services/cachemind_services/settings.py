@@ -128,6 +128,11 @@ class Settings:
         "field-hash",
         "how restored entries are checked besides the digest",
     )
+    rollback_write_bytes: int = _setting(
+        whole(1, 2**30),
+        64 * 2**20,
+        "a rollback that changes more goes through a copy of the store",
+    )
     snapshot_url: str = _setting(
         text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"
     )

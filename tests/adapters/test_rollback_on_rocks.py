@@ -21,7 +21,8 @@ from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
 from cachemind.agents.past import Sources, entries_at
-from cachemind.agents.rollback import RollbackHooks, Rollbacks, preview
+from cachemind.agents.rehearsal import preview
+from cachemind.agents.rollback import RollbackHooks, Rollbacks
 from cachemind.codec.codec import Codec
 from cachemind.core.rollback_report import (
     RollbackPhase,

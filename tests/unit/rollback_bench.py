@@ -13,6 +13,7 @@ from cachemind.adapters.memory_store import MemoryStore
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
 from cachemind.agents.past import Sources
+from cachemind.agents.placing import ONE_WRITE_BYTES
 from cachemind.agents.rollback import RollbackHooks, Rollbacks
 from cachemind.codec.codec import Codec
 from cachemind.core.digest import digest_of
@@ -36,12 +37,17 @@ class Killed(BaseException):
 class RollbackBench:
     """One partition. `die_at` names the failpoint that kills the next fold."""
 
-    def __init__(self, strategy: Strategy = Strategy.FIELD_HASH) -> None:
+    def __init__(
+        self,
+        strategy: Strategy = Strategy.FIELD_HASH,
+        one_write_bytes: int = ONE_WRITE_BYTES,
+    ) -> None:
         self.log = MemoryLog(1, ManualClock(T0_NS))
         self.store = MemoryStore()
         self.checkpoints = MemoryCheckpoints()
         self.group = MemoryGroupOffsets()
         self.strategy = strategy
+        self.one_write_bytes = one_write_bytes
         self.die_at = ""
         self.reached: list[str] = []
         self.folder = self.folder_of(self.store, self.checkpoints)
@@ -89,6 +95,7 @@ class RollbackBench:
             scratch_group=self.group,
             failpoint=self._failpoint,
             strategy=self.strategy,
+            one_write_bytes=self.one_write_bytes,
         )
         return Folder(
             PARTITION,

@@ -10,7 +10,7 @@ import pytest
 from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.store_rows import entry_key, touched_key, version_key
 from cachemind.agents.past import entries_at, ranges
-from cachemind.agents.rollback import preview, version_delta
+from cachemind.agents.rehearsal import preview, version_delta
 from cachemind.core import restoration
 from cachemind.core.delta import ChangeKind, Delta, EntryChange, delta
 from cachemind.core.digest import digest_of
@@ -160,14 +160,20 @@ def test_a_delta_counts_what_becomes_of_entries() -> None:
 
 @pytest.mark.parametrize("kept", range(5))
 def test_a_delta_of_which_little_is_kept_still_counts_all(kept: int) -> None:
-    done = Restoration(whole(LIVE), Strategy.FIELD_HASH, keep_changes=kept)
+    placed: dict[ExactKey, Entry | None] = {}
+    done = Restoration(
+        whole(LIVE),
+        Strategy.FIELD_HASH,
+        keep_changes=kept,
+        place=lambda entries, _left: placed.update(entries),
+    )
     for change in difference().changes:
         done.add(Delta((change,)))
     found = done.delta()
     assert found.changes == difference().changes[:kept]
     assert len(found) == 3
     assert [found.count(kind) for kind in ChangeKind] == [1, 1, 1]
-    assert len(done.entries) == 3
+    assert placed == difference().entries()
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -248,12 +254,16 @@ def test_another_number_of_entries_is_rejected() -> None:
         require_totals(state, state.digest, 2)
 
 
-def test_more_than_this_process_may_hold_is_rejected(
+def test_of_large_changes_no_more_are_kept_than_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(restoration, "MAX_BYTES", 10)
-    with pytest.raises(RollbackRejected, match="at once"):
-        check(Strategy.FIELD_HASH, difference())
+    first, *others = difference().changes
+    monkeypatch.setattr(restoration, "SHOWN_BYTES", first.held_bytes)
+    done = Restoration(whole(LIVE), Strategy.FIELD_HASH, keep_changes=9)
+    done.add(Delta((first, *others)))
+    found = done.delta()
+    assert found.changes == (first,)
+    assert len(found) == 3
 
 
 # ---- the replay ---------------------------------------------------------------------

@@ -15,7 +15,8 @@ from hypothesis.stateful import (
 
 from cachemind.adapters.memory_store import MemoryStore
 from cachemind.agents.past import entries_at
-from cachemind.agents.rollback import preview
+from cachemind.agents.placing import ONE_WRITE_BYTES
+from cachemind.agents.rehearsal import preview
 from cachemind.core.rollback_report import Strategy
 from cachemind.core.timeline import Span
 from cachemind.core.verification import digest_mismatch
@@ -30,8 +31,13 @@ FAILPOINTS = [
     "rollback.fenced",
     "rollback.base-opened",
     "rollback.replayed",
+    "shadow.begun",
+    "shadow.put",
+    "shadow.validated",
     "rollback.validated",
     "rollback.before-commit",
+    "shadow.sealed",
+    "shadow.opened",
     "rollback.after-commit",
 ]
 SHARE = st.integers(0, 100)
@@ -41,9 +47,12 @@ KEYS = [key(word) for word in "pqr"]
 class Rollbacks(RuleBasedStateMachine):
     """Anything may happen at any time; a checkpoint may be gone or damaged."""
 
-    @initialize(strategy=st.sampled_from(Strategy))
-    def begin(self, strategy: Strategy) -> None:
-        self.bench = RollbackBench(strategy)
+    @initialize(
+        strategy=st.sampled_from(Strategy),
+        one_write_bytes=st.sampled_from([0, 6_000, ONE_WRITE_BYTES]),
+    )
+    def begin(self, strategy: Strategy, one_write_bytes: int) -> None:
+        self.bench = RollbackBench(strategy, one_write_bytes)
         self.naive = {name: Naive(name) for name in NAMESPACES}
         self.log: list[Envelope] = []
         self.kept: list[Offset] = []

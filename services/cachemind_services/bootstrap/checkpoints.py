@@ -29,6 +29,11 @@ def progress_path(settings: Settings, partition: int) -> Path:
     return settings.data_dir / "rollbacks" / f"{partition}.json"
 
 
+def scratch_path(settings: Settings) -> Path:
+    """Return where the fold puts what of the past is too much for memory."""
+    return settings.data_dir / "rollbacks" / "scratch"
+
+
 def local_checkpoints(
     settings: Settings,
     log: LogIdentity,
@@ -56,6 +61,7 @@ def rollback_hooks(
         failpoint=failpoint,
         monotonic_ns=time.monotonic_ns,
         strategy=Strategy(settings.rollback_strategy),
+        one_write_bytes=settings.rollback_write_bytes,
     )
 
 

@@ -18,6 +18,7 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
+from cachemind.adapters.scratch_entries import scratch_entries, sweep_scratch
 from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.materializer import Materializer, MaterializerDeps
 from cachemind.agents.past import Sources
@@ -28,6 +29,7 @@ from cachemind_services.bootstrap.checkpoints import (
     dying_at,
     local_checkpoints,
     rollback_hooks,
+    scratch_path,
 )
 from cachemind_services.bootstrap.group import group_of, offset_memory
 from cachemind_services.bootstrap.hosts import telling_of
@@ -66,6 +68,7 @@ def run(settings: Settings, failpoint: str = "") -> int:
     log = identify(settings)
     with store_lock(settings):
         prepare(settings, log)
+        sweep_scratch(scratch_path(settings))
         stores = _open_stores(settings, log)
         return asyncio.run(_run(settings, log, stores, dying_at(failpoint)))
 
@@ -178,6 +181,7 @@ def _rollbacks(
             checkpoints=kept[number],
             log=deps.reader,
             decoder=deps.decoder,
+            aside=partial(scratch_entries, scratch_path(settings)),
         )
         hooks = rollback_hooks(settings, number, scratch, failpoint)
         return Rollbacks(sources, store, hooks)

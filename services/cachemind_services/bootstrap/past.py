@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cachemind.agents.past import Sources, Unwatched, entries_at
-from cachemind.agents.rollback import RollbackPreview, preview, version_delta
+from cachemind.agents.rehearsal import RollbackPreview, preview, version_delta
 from cachemind.core.delta import Delta
 from cachemind.core.rollback import LOG_START, bases
 from cachemind.core.rollback_report import (
@@ -89,6 +89,10 @@ class StoredPast:
         """Return why the namespace is not served, None where it is."""
         return self._view.quarantine(namespace)
 
+    def is_quarantined(self, namespace: Namespace) -> bool:
+        """Return whether the namespace must not be served."""
+        return self.quarantine(namespace) is not None
+
     def report(
         self, namespace: Namespace, rollback_id: EventId
     ) -> RollbackReport | None:
@@ -129,8 +133,24 @@ class StoredPast:
         kept = self._sources.checkpoints.bases(namespace)
         if bases(history, version, kept)[0] != LOG_START:
             return True
-        oldest = history.lineage(version)[0].first
-        rows = self._view.versions(namespace, oldest, oldest)
+        return self._is_on_log(namespace, history.lineage(version)[0].first)
+
+    def begins(self, namespace: Namespace) -> Version:
+        """Return the oldest version of the head's lineage that something leads to.
+
+        Raises: `LogUnavailable`.
+        """
+        history = self._view.history(namespace)
+        lineage = history.lineage(history.head)
+        if not lineage or self._is_on_log(namespace, lineage[0].first):
+            return EMPTY
+        kept = self._sources.checkpoints.bases(namespace)
+        found = bases(history, history.head, kept)[:-1]
+        return min((base.version for base in found), default=history.head)
+
+    def _is_on_log(self, namespace: Namespace, version: Version) -> bool:
+        """Return whether the log still has the event of `version` and all after it."""
+        rows = self._view.versions(namespace, version, version)
         begins = self._sources.log.bounds(self._sources.partition)[0]
         return bool(rows) and begins <= rows[0].offset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
 from typing import Final
 
 from cachemind.adapters.checkpoints import RocksCheckpoints
@@ -12,6 +13,7 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.rollback_progress import read_progress
+from cachemind.adapters.scratch_entries import scratch_entries
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
 from cachemind.agents.past import Sources
 from cachemind.core.partitioner import partition_of
@@ -33,7 +35,7 @@ from cachemind_services.bootstrap.log import (
     topics_of,
 )
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
-from cachemind_services.settings import Settings
+from cachemind_services.settings import VIEWS, Settings
 
 WAIT_S: Final = 5.0
 """How long the log may give no answer: somebody waits for the whole."""
@@ -67,6 +69,7 @@ def open_past(
             checkpoints=_Checkpoints(settings, log, partition),
             log=reader,
             decoder=codec_of(settings),
+            aside=partial(scratch_entries, settings.data_dir / VIEWS),
         )
         catalog = SnapshotCatalog(manifests)
 

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from cachemind.adapters.nowhere import FixedClock, NoLog, NoUpstream
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.rocks_view import RocksView
+from cachemind.adapters.scratch_entries import scratch_entries
 from cachemind.adapters.store_swap import is_empty, settle
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
@@ -166,7 +168,7 @@ def _materialise(
     identity = store_identity(settings, log.identity, partition)
     store = RocksStore(path, identity, RocksMemory())
     with closing(store):
-        folder = _folder(log, partition, store)
+        folder = _folder(log, partition, store, path.parent)
         if folder.position > end:
             raise StoreMismatch(f"{path}: is past {Lsn(partition, end)}; remove it")
         began = folder.position
@@ -187,7 +189,9 @@ def _materialise(
             group({partition: end})
 
 
-def _folder(log: OpenLog, partition: Partition, store: RocksStore) -> Folder:
+def _folder(
+    log: OpenLog, partition: Partition, store: RocksStore, folder: Path
+) -> Folder:
     settings = log.settings
     letters = DeadLetters(MemoryLog(1, SystemClock()).writer(), "replay")
     sources = Sources(
@@ -196,6 +200,7 @@ def _folder(log: OpenLog, partition: Partition, store: RocksStore) -> Folder:
         checkpoints=local_checkpoints(settings, log.identity, partition),
         log=log.reader,
         decoder=log.codec,
+        aside=partial(scratch_entries, folder),
     )
     return Folder(
         partition,

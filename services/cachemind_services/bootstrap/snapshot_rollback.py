@@ -19,7 +19,7 @@ from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_transaction import KafkaTransactions
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
-from cachemind.agents.rollback import RollbackPreview
+from cachemind.agents.rehearsal import RollbackPreview
 from cachemind.core.identifiers import RANDOM_BYTES, uuid7
 from cachemind.core.operation import hash_of
 from cachemind.core.partitioner import partition_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cachemind.adapters.clock import SystemClock
@@ -15,6 +16,7 @@ from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.rocks_view import RocksView
+from cachemind.adapters.scratch_entries import scratch_entries
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
 from cachemind.agents.past import Sources
@@ -111,6 +113,7 @@ def rebuilt(
             checkpoints=MemoryCheckpoints(),
             log=log.reader,
             decoder=log.codec,
+            aside=partial(scratch_entries, folder),
         )
         fold = Folder(
             partition,

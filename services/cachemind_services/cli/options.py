@@ -31,6 +31,7 @@ _FOLD: Final = {
     "watchdog_s",
     "checkpoint_events",
     "checkpoint_interval_s",
+    "rollback_write_bytes",
 }
 _SHARED: Final = {
     "data_dir",

@@ -9,12 +9,22 @@ from the old.
 The other words are *fences*: before the owner works on a rollback at an offset, it
 says there that older state of the namespace must not be served. Namespaces that share
 a fence only miss more often.
+
+The file is also a lock. A reader holds it, shared, while it follows the store by its
+path: the path must not lead to another store meanwhile. Who puts another store there
+holds it alone.
 """
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import mmap
 import os
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -26,6 +36,12 @@ NAME: Final = "cachemind.doorbell"
 FENCES: Final = 64
 _WORD_BYTES: Final = 8
 SIZE_BYTES: Final = _WORD_BYTES * (1 + FENCES)
+READERS_S: Final = 5.0
+"""How long to wait for readers: their catch-ups take milliseconds. One that hangs must
+not hold up the store's owner for good."""
+
+_POLL_S: Final = 0.001
+log = logging.getLogger(__name__)
 
 
 class Doorbell:
@@ -35,9 +51,12 @@ class Doorbell:
         """Map the file, which the owner makes. Raises: `StoreUnavailable`."""
         self._path = folder / NAME
         try:
-            self._map, self._inode = _mapped(self._path, owner=owner)
+            descriptor = _opened(self._path, owner=owner)
+            self._let_go = weakref.finalize(self, os.close, descriptor)
+            self._map, self._inode = _mapped(descriptor, owner=owner)
         except (OSError, ValueError) as error:
             raise StoreUnavailable(f"{self._path}: {error}") from error
+        self._descriptor = descriptor
         self._word = memoryview(self._map).cast("Q")
 
     def ring(self, applied: Offset) -> None:
@@ -62,6 +81,23 @@ class Doorbell:
         """Return the offset that `namespace` is fenced at, -1 where it never was."""
         return Offset(self._word[_slot(namespace)] - 1)
 
+    def fence_as(self, other: Doorbell) -> None:
+        """Take over every fence of `other`, of the store that this one follows."""
+        for slot in range(1, 1 + FENCES):
+            self._word[slot] = max(self._word[slot], other._word[slot])
+
+    @contextmanager
+    def in_place(self) -> Iterator[bool]:
+        """Yield whether the path still leads to this store, as it does until the end.
+
+        For readers, who wait here while the store is being replaced.
+        """
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        try:
+            yield not self.moved()
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
     def moved(self) -> bool:
         """Return whether the path now leads to another store, or to none."""
         try:
@@ -74,21 +110,55 @@ class Doorbell:
         """Unmap the file."""
         self._word.release()
         self._map.close()
+        self._let_go()
+
+
+@contextmanager
+def readers_held_off(folder: Path) -> Iterator[None]:
+    """Let no reader follow the store in `folder` by its path until the end.
+
+    Where one does not let go in time, go on without: it can only read what is wrong
+    until it notices. Raises: `OSError`.
+    """
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # never opened by an owner, so by no reader either
+        return
+    try:
+        if not _locked(descriptor):
+            log.warning("%s: a reader does not let go", folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    until = time.monotonic() + READERS_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
 
 
 def _slot(namespace: Namespace) -> int:
     return 1 + crc32(namespace.encode()) % FENCES
 
 
-def _mapped(path: Path, *, owner: bool) -> tuple[mmap.mmap, tuple[int, int]]:
+def _opened(path: Path, *, owner: bool) -> int:
     flags = os.O_RDWR | os.O_CREAT if owner else os.O_RDONLY
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
-    try:
-        if owner:
-            os.ftruncate(descriptor, SIZE_BYTES)
-        found = os.fstat(descriptor)
-        access = mmap.ACCESS_WRITE if owner else mmap.ACCESS_READ
-        mapped = mmap.mmap(descriptor, SIZE_BYTES, access=access)
-        return mapped, (found.st_dev, found.st_ino)
-    finally:
-        os.close(descriptor)
+    return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+
+def _mapped(descriptor: int, *, owner: bool) -> tuple[mmap.mmap, tuple[int, int]]:
+    if owner:
+        os.ftruncate(descriptor, SIZE_BYTES)
+    found = os.fstat(descriptor)
+    access = mmap.ACCESS_WRITE if owner else mmap.ACCESS_READ
+    mapped = mmap.mmap(descriptor, SIZE_BYTES, access=access)
+    return mapped, (found.st_dev, found.st_ino)

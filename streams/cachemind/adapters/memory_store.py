@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
-from cachemind.adapters.store_batch import batch_of
+from cachemind.adapters.store_batch import Batch, batch_of, placing_rows
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
 from cachemind.adapters.store_reading import (
     LiveRows,
     NoRows,
     RowView,
     read_applied,
+    read_totals,
 )
-from cachemind.core.state import Step
+from cachemind.core.state import Entry, Step
 from cachemind.errors import StoreUnavailable
-from cachemind.types import Namespace, Offset
+from cachemind.types import ContextKey, ExactKey, Namespace, Offset
 
 
 class MemoryRows:
@@ -89,9 +90,65 @@ class MemoryStore(LiveRows):
             self._rows = rows.changed(batch.rows)
             self._journal.kept(applied, batch.changes)
 
+    def shadow(self, failpoint: Callable[[str], None]) -> MemoryShadow:
+        """Begin a copy of what is committed now."""
+
+        def adopt(rows: MemoryRows, batch: Batch, applied: Offset) -> None:
+            with self._lock:
+                self._rows = rows.changed(batch.rows)
+                self._journal.kept(applied, batch.changes)
+
+        return MemoryShadow(self.rows(), self._journal, adopt, failpoint)
+
     def close(self) -> None:
         """Refuse further use; views keep what they show."""
         self._closed = True
+
+
+class MemoryShadow:
+    """`ShadowStore` of a `MemoryStore`."""
+
+    def __init__(
+        self,
+        rows: MemoryRows,
+        journal: Journal,
+        adopt: Callable[[MemoryRows, Batch, Offset], None],
+        failpoint: Callable[[str], None],
+    ) -> None:
+        """`adopt` makes rows and a last commit on top of them the store's own."""
+        self._rows = rows
+        self._journal = journal
+        self._adopt = adopt
+        self._failpoint = failpoint
+        failpoint("shadow.begun")
+
+    def put(
+        self,
+        namespace: Namespace,
+        entries: Mapping[ExactKey, Entry | None],
+        removed_contexts: Mapping[ExactKey, ContextKey],
+    ) -> None:
+        """Change entries of the copy."""
+        changes = placing_rows(namespace, entries, removed_contexts)
+        self._rows = self._rows.changed(changes)
+        self._failpoint("shadow.put")
+
+    def totals(self, namespace: Namespace) -> tuple[int, int]:
+        """Return digest and number of the entries in the copy."""
+        return read_totals(self._rows, namespace)
+
+    def commit(
+        self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
+    ) -> None:
+        """Commit to the copy, and put it in the store's place."""
+        before = read_applied(self._rows)
+        batch = batch_of(self._journal, before, applied, steps)
+        self._failpoint("shadow.sealed")
+        self._adopt(self._rows, batch, applied)
+        self._failpoint("shadow.opened")
+
+    def discard(self) -> None:
+        """Hold nothing that others see."""
 
 
 class MemoryView(RowView):

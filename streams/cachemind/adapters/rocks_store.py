@@ -8,28 +8,19 @@ log, starting at the applied offset that is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from rocksdict import Checkpoint, Rdict, WriteBatch
-
 from cachemind.adapters.doorbell import Doorbell
-from cachemind.adapters.rocks_options import (
-    RocksMemory,
-    RocksRows,
-    store_options,
-    translated,
-)
-from cachemind.adapters.store_batch import Batch, batch_of
-from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
-from cachemind.adapters.store_reading import (
-    LiveRows,
-    read_applied,
-    scan_prefix,
-)
-from cachemind.adapters.store_rows import IDENTITY, JOURNAL, StoreIdentity
+from cachemind.adapters.rocks_database import RocksDatabase
+from cachemind.adapters.rocks_options import RocksMemory, RocksRows
+from cachemind.adapters.rocks_shadow import RocksShadow
+from cachemind.adapters.store_journal import DEFAULT_CHANGES
+from cachemind.adapters.store_reading import LiveRows
+from cachemind.adapters.store_rows import StoreIdentity
+from cachemind.adapters.store_swap import begin, forget_before, settle
 from cachemind.core.state import Step
-from cachemind.errors import CorruptState, StoreMismatch
 from cachemind.types import Namespace, Offset
 
 
@@ -51,27 +42,28 @@ class RocksStore(LiveRows):
         """
         self._path = path
         self._closed = False
-        with translated(path):
-            path.mkdir(parents=True, exist_ok=True)
-            self._database = Rdict(str(path), store_options(memory, create=True))
+        self._shadow: RocksShadow | None = None
+        self._open = partial(
+            RocksDatabase,
+            identity=identity,
+            memory=memory,
+            journal_changes=journal_changes,
+        )
+        self._database = self._open(path)
         try:
-            self._rows = RocksRows(self._database, path)
-            self._claim(identity)
-            self._journal = Journal(journal_changes, scan_prefix(self._rows, JOURNAL))
-            self._applied = read_applied(self._rows)
             self._doorbell = Doorbell(path, owner=True)
         except BaseException:
             self._database.close()
             raise
-        self._doorbell.ring(self._applied)
+        self._doorbell.ring(self.applied())
 
     def rows(self) -> RocksRows:
         """Return the rows of the open database."""
-        return self._rows
+        return self._database.rows
 
     def applied(self) -> Offset:
         """Return the offset of the last record folded in; -1 where none."""
-        return self._applied
+        return self._database.applied
 
     def fence(self, namespace: Namespace, offset: Offset) -> None:
         """Say that nothing older than `offset` may be served of `namespace`."""
@@ -85,11 +77,24 @@ class RocksStore(LiveRows):
         Survives the death of the process, not that of the machine (see the module).
         Raises: `StoreUnavailable`; nothing then changed.
         """
-        batch = batch_of(self._journal, self._applied, applied, steps)
-        self._write(batch)
-        self._journal.kept(applied, batch.changes)
-        self._applied = applied
+        self._database.commit(applied, steps)
         self._doorbell.ring(applied)
+
+    def shadow(self, failpoint: Callable[[str], None]) -> RocksShadow:
+        """Begin a copy of the store, in a folder beside it. Raises: as the port."""
+        if self._shadow is not None:
+            self._shadow.discard()
+        part = begin(self._path)
+        self._database.checkpoint(part)
+        self._shadow = RocksShadow(
+            self._path,
+            part,
+            self._open(part, logged=False),
+            self._doorbell,
+            partial(self._adopt, failpoint),
+            failpoint,
+        )
+        return self._shadow
 
     def checkpoint(self, path: Path) -> Offset:
         """Make a consistent copy at `path`, which must not exist; return its offset.
@@ -97,49 +102,33 @@ class RocksStore(LiveRows):
         Hard links where the file system is the same, so cheap in time and space.
         Raises: `StoreUnavailable`.
         """
-        with translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Checkpoint(self._database).create_checkpoint(str(path))
+        self._database.checkpoint(path)
         copy = Doorbell(path, owner=True)
-        copy.ring(self._applied)
+        copy.ring(self.applied())
         copy.close()
-        return self._applied
+        return self.applied()
 
     def close(self) -> None:
         """Flush and release the lock; again does nothing."""
         if self._closed:
             return
         self._closed = True
+        if self._shadow is not None:
+            self._shadow.discard()
         self._database.close()
         self._doorbell.close()
 
-    def _claim(self, identity: StoreIdentity) -> None:
-        raw = self._rows.get(IDENTITY)
-        if raw is None:
-            with translated(self._path):
-                self._database.put(IDENTITY, identity.encode())
-        else:
-            require_identity(self._path, raw, identity)
-
-    def _write(self, batch: Batch) -> None:
-        write = WriteBatch(raw_mode=True)
-        for key, value in batch.rows:
-            if value is None:
-                write.delete(key)
-            else:
-                write.put(key, value)
-        with translated(self._path):
-            self._database.write(write)
-
-
-def require_identity(path: Path, raw: bytes, expected: StoreIdentity | None) -> None:
-    """Check a store's identity row; with None, only that this build can read it.
-
-    Raises: `StoreMismatch` naming what differs.
-    """
-    try:
-        found = StoreIdentity.decode(raw)
-    except CorruptState as error:
-        raise StoreMismatch(f"{path}: {error}; rebuild it from the log") from error
-    if expected is not None and found != expected:
-        raise StoreMismatch(f"{path}: folded from {found}, expected {expected}")
+    def _adopt(self, failpoint: Callable[[str], None]) -> None:
+        """Open what is to be the store, and tell the readers of the one that was."""
+        self._database.close()
+        failpoint("shadow.closed")
+        settle(self._path, failpoint)
+        self._database = self._open(self._path)
+        failpoint("shadow.opened")
+        before, self._doorbell = self._doorbell, Doorbell(self._path, owner=True)
+        self._doorbell.ring(self.applied())
+        # They look where it is now, and keep the files that they have open.
+        before.ring(self.applied())
+        before.close()
+        self._shadow = None
+        forget_before(self._path)

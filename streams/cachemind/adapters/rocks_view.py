@@ -7,7 +7,9 @@ WAL can be deleted before the reader came to its end. So a catch-up here
 
 1. is repeated while the manifest grew under it: only then may a WAL have gone missing;
 2. compares the applied offset with the seal (see `store_rows`), and where old rows lie
-   over new ones opens the secondary anew.
+   over new ones opens the secondary anew;
+3. holds the store in its place (see `doorbell`): RocksDB looks for new files by the
+   store's path, and would take those of another store that has come there for its own.
 
 Reads may come from any thread. Those that run during a catch-up may see some rows
 from before and some from after it.
@@ -23,13 +25,13 @@ from typing import Final
 from rocksdict import AccessType, Rdict
 
 from cachemind.adapters.doorbell import Doorbell
+from cachemind.adapters.rocks_database import require_identity
 from cachemind.adapters.rocks_options import (
     RocksMemory,
     RocksRows,
     store_options,
     translated,
 )
-from cachemind.adapters.rocks_store import require_identity
 from cachemind.adapters.store_reading import NoRows, RowView, read_applied
 from cachemind.adapters.store_rows import IDENTITY, SEAL, StoreIdentity
 from cachemind.errors import StoreUnavailable
@@ -96,27 +98,36 @@ class RocksView(RowView):
 
     def _follow(self) -> Offset:
         opened = self._open
-        if opened is None or opened.bell.moved():
-            opened = self._reopened()
-        # Read first: a ring between here and the catch-up costs one more catch-up.
-        heard = opened.bell.read()
-        opened.catch_up()
         for _ in range(_TRIES):
-            if opened.whole():
-                break
-            opened = self._reopened()
-            opened.catch_up()
-        else:
-            raise StoreUnavailable(f"{self._path}: changes faster than it can be read")
-        self._heard = heard
-        return self.show(opened.rows)
+            bell = _bell(self._path) if opened is None else opened.bell
+            with bell.in_place() as in_place:
+                if in_place:
+                    opened = opened or self._reopened(bell)
+                    # First: a ring from here on costs one more catch-up.
+                    heard = bell.read()
+                    opened.catch_up()
+                    if opened.whole():
+                        self._heard = heard
+                        return self.show(opened.rows)
+            opened = None
+        raise StoreUnavailable(f"{self._path}: changes faster than it can be read")
 
-    def _reopened(self) -> _Secondary:
-        opened = _Secondary(self._path, self._memory, self._identity, self._scratch)
+    def _reopened(self, bell: Doorbell) -> _Secondary:
+        opened = _Secondary(
+            self._path, bell, self._memory, self._identity, self._scratch
+        )
         before, self._open = self._open, opened
         if before is not None:
             before.abandon()
         return opened
+
+
+def _bell(path: Path) -> Doorbell:
+    """Return the doorbell of the store at `path`. Raises: `StoreUnavailable`."""
+    if not (path / _CURRENT).exists():
+        # RocksDB would make the folder that it does not find.
+        raise StoreUnavailable(f"{path}: no store here yet")
+    return Doorbell(path, owner=False)
 
 
 class _Secondary:
@@ -125,17 +136,15 @@ class _Secondary:
     def __init__(
         self,
         path: Path,
+        bell: Doorbell,
         memory: RocksMemory,
         identity: StoreIdentity | None,
         scratch: Path | None,
     ) -> None:
-        if not (path / _CURRENT).exists():
-            # RocksDB would make the folder that it does not find.
-            raise StoreUnavailable(f"{path}: no store here yet")
         self._path = path
         self._pointer = (-1, -1)
         self._manifest_path = path
-        self.bell = Doorbell(path, owner=False)
+        self.bell = bell
         self._own = TemporaryDirectory(prefix="cachemind-view-", dir=scratch)
         try:
             with translated(path):
@@ -190,6 +199,10 @@ class _Secondary:
 
     def _check(self, identity: StoreIdentity | None) -> None:
         raw = self.rows.get(IDENTITY)
+        if raw is None:
+            # The owner may have made a file of it while we opened.
+            self.catch_up()
+            raw = self.rows.get(IDENTITY)
         if raw is None:
             raise StoreUnavailable(f"{self._path}: the owner is still making it")
         require_identity(self._path, raw, identity)

@@ -31,28 +31,35 @@ class Journal:
         )
         self._held = sum(size for _, size in self._rows)
 
-    def rows(self, applied: Offset, changes: Sequence[Change]) -> Iterator[Row]:
-        """Yield the rows of a commit at `applied`; call `kept` once it is durable."""
-        if not changes:
-            return
-        if len(changes) > self._limit:
+    def rows(self, applied: Offset, changes: Sequence[Change] | None) -> Iterator[Row]:
+        """Yield the rows of a commit at `applied`; call `kept` once it is durable.
+
+        None for `changes`: nobody counted them.
+        """
+        if changes is None or len(changes) > self._limit:
             # Too much to tell: a row that is its own predecessor, so that every
             # reader below it starts over.
             yield from ((journal_key(offset), None) for offset, _ in self._rows)
             yield journal_key(applied), encode_journal(applied, ())
+            return
+        if not changes:
             return
         for offset in self._dropped(len(changes)):
             yield journal_key(offset), None
         previous = self._rows[-1][0] if self._rows else Offset(-1)
         yield journal_key(applied), encode_journal(previous, changes)
 
-    def kept(self, applied: Offset, changes: Sequence[Change]) -> None:
+    def kept(self, applied: Offset, changes: Sequence[Change] | None) -> None:
         """Note that the rows of the commit at `applied` are in the store."""
+        if changes is None or len(changes) > self._limit:
+            self._rows.clear()
+            self._rows.append((applied, 0))
+            self._held = 0
+            return
         if not changes:
             return
-        told = len(changes) if len(changes) <= self._limit else 0
-        dropped = len(self._dropped(len(changes)))
-        for _ in range(dropped):
+        told = len(changes)
+        for _ in self._dropped(told):
             self._held -= self._rows.popleft()[1]
         self._rows.append((applied, told))
         self._held += told

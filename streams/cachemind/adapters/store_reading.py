@@ -9,6 +9,7 @@ from typing import Protocol
 from cachemind.adapters import store_rows
 from cachemind.adapters.store_journal import changes_since
 from cachemind.core import entry_bytes, history_bytes, state_bytes
+from cachemind.core.digest import EMPTY_DIGEST, add
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
@@ -182,6 +183,17 @@ def read_state(rows: Rows, namespace: Namespace) -> NamespaceState:
     if raw is None:
         return NamespaceState(namespace=namespace)
     return state_bytes.decode_state(raw)
+
+
+def read_totals(rows: Rows, namespace: Namespace) -> tuple[int, int]:
+    """Return digest and number of the entries there are: a full scan."""
+    digest, entries = EMPTY_DIGEST, 0
+    for key, raw in scan_prefix(
+        rows, store_rows.in_namespace(store_rows.ENTRY, namespace)
+    ):
+        digest = add(digest, key[-HASH_BYTES:], raw)
+        entries += 1
+    return digest, entries
 
 
 class RowView(LiveRows):

@@ -6,7 +6,8 @@
 4. Once the new one is caught up, `<store>.before` goes.
 
 A start finds out what was under way by the names (`settle`). The store must not be
-open in this process; readers in others see that it has moved and open it anew.
+open in this process; readers in others see that it has moved and open it anew. They
+do not follow it by its path between the two renames (see `doorbell`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from cachemind.adapters.doorbell import NAME as DOORBELL
+from cachemind.adapters.doorbell import readers_held_off
 from cachemind.adapters.file_sync import sync_folder
 from cachemind.errors import StoreUnavailable
 
@@ -31,35 +33,57 @@ _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK})
 """How a file system says that it has no room for a link."""
 
 
+def _go_on(failpoint: str) -> None:
+    """Do not die here."""
+
+
 def replace_store(path: Path, fill: Callable[[Path], None]) -> None:
     """Put what `fill` makes in a new, empty folder in the place of the store at `path`.
 
     Raises: `StoreUnavailable`, and what `fill` raises: then nothing has changed.
     """
-    part = _beside(path, "part")
     with _translated(path):
-        shutil.rmtree(part, ignore_errors=True)
+        part = begin(path)
         part.mkdir(parents=True)
         fill(part)
-        sync_folder(part)
-        shutil.rmtree(_beside(path, "new"), ignore_errors=True)
-        part.rename(_beside(path, "new"))
-        sync_folder(path.parent)
+        decide(path)
     settle(path)
 
 
-def settle(path: Path) -> None:
-    """Finish a replacement that was cut off; without one do nothing.
+def begin(path: Path) -> Path:
+    """Return where to make what may replace the store at `path`; nothing is there."""
+    part = _beside(path, "part")
+    shutil.rmtree(part, ignore_errors=True)
+    return part
+
+
+def decide(path: Path) -> None:
+    """Say that what was made is whole: from here on it will be the store at `path`.
+
+    Raises: `StoreUnavailable`.
+    """
+    part, new = _beside(path, "part"), _beside(path, "new")
+    with _translated(path):
+        sync_folder(part)
+        shutil.rmtree(new, ignore_errors=True)
+        part.rename(new)
+        sync_folder(path.parent)
+
+
+def settle(path: Path, failpoint: Callable[[str], None] = _go_on) -> None:
+    """Finish a replacement that was cut off; where none was decided, forget it.
 
     Raises: `StoreUnavailable`.
     """
     new, before = _beside(path, "new"), _beside(path, "before")
+    begin(path)
     if not new.exists():
         return
-    with _translated(path):
+    with _translated(path), readers_held_off(path):
         if path.exists():
             shutil.rmtree(before, ignore_errors=True)
             path.rename(before)
+        failpoint("shadow.moved")
         new.rename(path)
         sync_folder(path.parent)
 

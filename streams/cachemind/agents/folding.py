@@ -38,6 +38,8 @@ from cachemind.ports import Decoder as Decoder
 from cachemind.ports import FoldMetrics, LogRecord, StoreWriter
 from cachemind.types import Lsn, Namespace, Offset, Partition
 
+Commit = Callable[[Offset, Mapping[Namespace, Sequence[Step]]], None]
+
 
 class Folder:
     """Folds one partition into its store. One thread at a time.
@@ -145,9 +147,7 @@ class Folder:
         batch = self._new_batch()
         step = self._rollbacks.step(envelope, body, lsn)
         batch.keep(envelope, step, lsn)
-        self._rollbacks.committing()
-        self._commit(batch)
-        self._rollbacks.committed()
+        self._commit(batch, self._rollbacks.commit)
         if step.report is not None:
             self._metrics.rolled_back(self.partition, step.report.status)
             quarantined = len(self._store.quarantined())
@@ -165,12 +165,12 @@ class Folder:
             raise _Misplaced("partition", f"the namespace belongs in {home}")
         return envelope
 
-    def _commit(self, batch: _Batch) -> None:
+    def _commit(self, batch: _Batch, commit: Commit | None = None) -> None:
         if not batch.taken:
             return
         if batch.rejected:
             self._bury(batch)
-        self._store.commit(batch.last, batch.steps())
+        (commit or self._store.commit)(batch.last, batch.steps())
         self.applied = batch.last
         self.position = Offset(batch.last + 1)
         for kind, effect in batch.effects:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from cachemind.core.replayed import Aside, InMemory
 from cachemind.core.rollback import (
     CONTENT_KINDS,
     LOG_START,
@@ -45,15 +46,23 @@ GAP_RECORDS: Final = 5_000
 """Records that are read and dropped rather than sought over: each seek is a fetch."""
 
 
+def _in_memory() -> AbstractContextManager[Aside]:
+    return nullcontext(InMemory())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What the past of one partition's namespaces is rebuilt from."""
+    """What the past of one partition's namespaces is rebuilt from.
+
+    `aside` opens a place for what is too much for memory.
+    """
 
     partition: Partition
     store: LiveStore
     checkpoints: Checkpoints
     log: LogReader
     decoder: Decoder
+    aside: Callable[[], AbstractContextManager[Aside]] = _in_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +142,11 @@ def recalled(
     told = watch or Unwatched()
     for base in bases(history, version, kept):
         try:
-            with _opened(sources, namespace, base) as entries:
-                past = Past(namespace, entries, keys)
+            with (
+                _opened(sources, namespace, base) as entries,
+                sources.aside() as aside,
+            ):
+                past = Past(namespace, entries, keys, aside)
                 _replay(sources, namespace, history, base, version, past, told)
                 return use(past, base)
         except (RollbackRejected, CheckpointRefused) as error:

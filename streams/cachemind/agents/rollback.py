@@ -1,10 +1,11 @@
-"""A rollback: what it would do, and its doing at its place on the log.
+"""The doing of a rollback at its place on the log.
 
 1. *met*: the namespace is fenced, so that no reader serves what may be voided.
 2. *base opened*: the newest sound checkpoint on the target's lineage; the scratch
    group's committed offset is set to the offset after it.
 3. *replayed*: the events from there to the target, for the keys that may differ.
-4. *validated*: the state that would result is the one that history recorded.
+4. *validated*: the state that would result is the one that history recorded. What is
+   too much for one write is in a copy of the store by then, see `placing`.
 5. It is committed with the offset of its record, whole: see `folding`.
 
 Where a step fails the next older checkpoint is tried and at last the log's start.
@@ -15,17 +16,17 @@ goes on as everywhere else, its entries are not to be served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cachemind.agents.past import Sources, Watch, entries_at, recalled, recorded_at
-from cachemind.core.delta import ChangeKind, Delta, delta
+from cachemind.agents.past import Sources
+from cachemind.agents.placing import ONE_WRITE_BYTES, Placing
+from cachemind.agents.rehearsal import prepared
+from cachemind.core.delta import ChangeKind
 from cachemind.core.fold import apply, restored, unchanged
 from cachemind.core.identifiers import NS_PER_MS
-from cachemind.core.restoration import Restoration
-from cachemind.core.rollback import Base, Keys, Past, Plan, plan
-from cachemind.core.rollback_check import require_totals
+from cachemind.core.rollback import Base
 from cachemind.core.rollback_report import (
     NO_BASE,
     REASON_CHARS,
@@ -35,13 +36,17 @@ from cachemind.core.rollback_report import (
     RollbackStatus,
     Strategy,
 )
-from cachemind.core.state import Effect, EntryReader, Step
+from cachemind.core.state import Effect, Step
 from cachemind.errors import LogError, RollbackRejected, UnknownVersion
 from cachemind.events import Envelope, RolledBack
-from cachemind.ports import GroupOffsets, RollbackProgressBoard, StoreWriter
+from cachemind.ports import (
+    GroupOffsets,
+    RollbackProgressBoard,
+    ShadowStore,
+    StoreWriter,
+)
 from cachemind.types import (
     EventId,
-    ExactKey,
     Lsn,
     Namespace,
     Offset,
@@ -52,150 +57,6 @@ log = logging.getLogger(__name__)
 
 VALID: Final = "valid"
 VERDICT_CHARS: Final = 1000
-SHOWN_CHANGES: Final = 100_000
-"""Changes that a preview holds, a few kilobytes each."""
-
-PART_KEYS: Final = 1_000
-"""Keys that are looked at together: what is held of both versions at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackPreview:
-    """What a rollback to `plan.target` would do to a namespace.
-
-    `digest` and `entries` are the namespace's afterwards. `base` and `replayed`: see
-    `RollbackReport`.
-    """
-
-    namespace: Namespace
-    plan: Plan
-    delta: Delta
-    base: Offset
-    replayed: int
-    digest: int
-    entries: int
-    strategy: Strategy
-
-    @property
-    def restored(self) -> int:
-        """Return how many entries would come back."""
-        return self.delta.count(ChangeKind.RESTORED)
-
-    @property
-    def removed(self) -> int:
-        """Return how many entries would go away."""
-        return self.delta.count(ChangeKind.REMOVED)
-
-    @property
-    def changed(self) -> int:
-        """Return how many entries would be others."""
-        return self.delta.count(ChangeKind.CHANGED)
-
-
-def preview(
-    sources: Sources,
-    namespace: Namespace,
-    target: Version,
-    strategy: Strategy = Strategy.FIELD_HASH,
-    watch: Watch | None = None,
-) -> RollbackPreview:
-    """Return what a rollback to `target` would do now, validated; changes nothing.
-
-    Raises: `UnknownVersion` for a version that never was; `RollbackRejected` where
-    nothing that is kept leads there; `LogUnavailable`, `StoreError`.
-    """
-    prepared = _prepared(
-        sources, namespace, target, strategy, watch, keep_changes=SHOWN_CHANGES
-    )
-    done = prepared.restoration
-    return RollbackPreview(
-        namespace=namespace,
-        plan=prepared.plan,
-        delta=done.delta(),
-        base=prepared.base,
-        replayed=prepared.replayed,
-        digest=done.after.digest,
-        entries=done.after.entries,
-        strategy=strategy,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """A validated rollback."""
-
-    plan: Plan
-    restoration: Restoration
-    base: Offset
-    replayed: int
-
-
-def _prepared(
-    sources: Sources,
-    namespace: Namespace,
-    target: Version,
-    strategy: Strategy,
-    watch: Watch | None,
-    *,
-    keep_changes: int,
-) -> _Prepared:
-    store = sources.store
-    way = plan(store.history(namespace), target)
-    keys = _keys(sources, namespace, way)
-    recorded = recorded_at(store, namespace, target)
-    live, state = store.reader(namespace), store.namespace(namespace)
-
-    def checked(past: Past, base: Base) -> _Prepared:
-        done = Restoration(state, strategy, keep_changes=keep_changes)
-        for part in _parts(_all_keys(live, past) if keys is None else sorted(keys)):
-            before = {key: live.entry(key) for key in part}
-            done.add(delta(part, before, {key: past.entry(key) for key in part}))
-        require_totals(done.after, *recorded)
-        return _Prepared(
-            plan=way, restoration=done, base=base.offset, replayed=past.replayed
-        )
-
-    return recalled(sources, namespace, target, keys, checked, watch)
-
-
-def _all_keys(*readers: EntryReader) -> Sequence[ExactKey]:
-    return sorted({entry.exact_key for each in readers for entry in each.entries()})
-
-
-def _parts(keys: Sequence[ExactKey]) -> Iterator[Sequence[ExactKey]]:
-    for start in range(0, len(keys), PART_KEYS):
-        yield keys[start : start + PART_KEYS]
-
-
-def version_delta(
-    sources: Sources, namespace: Namespace, one: Version, other: Version
-) -> Delta:
-    """Return what differs between two versions. Raises: as `preview`."""
-    history = sources.store.history(namespace)
-    ancestor = history.common_ancestor(one, other)
-    spans = (*history.path(ancestor, one), *history.path(ancestor, other))
-    touched = (sources.store.touched(namespace, span) for span in spans)
-    keys = {key for found in touched for each in found.values() for key in each}
-    before, after = (
-        entries_at(sources, namespace, version, keys).entries
-        for version in (one, other)
-    )
-    return delta(keys, before, after)
-
-
-def _keys(sources: Sources, namespace: Namespace, way: Plan) -> Keys:
-    """Return the keys that may differ between head and target."""
-    store = sources.store
-    if store.quarantine(namespace) is not None:
-        return None  # the live entries are not what history says
-    found: set[ExactKey] = set()
-    for span in (*way.away, *way.back):
-        for keys in store.touched(namespace, span).values():
-            found.update(keys)
-    return found
-
-
-# ---- doing it -----------------------------------------------------------------------
 
 
 class NoBoard:
@@ -222,7 +83,8 @@ class RollbackHooks:
     """What the doing of rollbacks is connected to.
 
     `scratch_group` has its committed offset rewound. `failpoint` is called with each
-    step's name. `monotonic_ns` measures the duration in the report.
+    step's name. `monotonic_ns` measures the duration in the report. What restores more
+    than `one_write_bytes` goes through a copy of the store.
     """
 
     scratch_group: GroupOffsets | None = None
@@ -230,6 +92,7 @@ class RollbackHooks:
     failpoint: Callable[[str], None] = no_failpoint
     monotonic_ns: Callable[[], int] = no_time
     strategy: Strategy = Strategy.FIELD_HASH
+    one_write_bytes: int = ONE_WRITE_BYTES
 
 
 class Rollbacks:
@@ -242,12 +105,14 @@ class Rollbacks:
         self._sources = sources
         self._store = store
         self._hooks = hooks or RollbackHooks()
+        self._shadow: ShadowStore | None = None
 
     def step(self, envelope: Envelope, body: RolledBack, lsn: Lsn) -> Step:
         """Return what the rollback `envelope` at `lsn` does to its namespace.
 
-        Everything before it is committed. Raises: `LogUnavailable`, `StoreError`;
-        then nothing has happened and it can be done again.
+        Everything before it is committed; the step is to be given to `commit`.
+        Raises: `LogUnavailable`, `StoreError`; then nothing has happened and it can be
+        done again.
         """
         hooks, namespace = self._hooks, envelope.namespace
         hooks.failpoint("rollback.met")
@@ -267,12 +132,16 @@ class Rollbacks:
             report = self._report(body, lsn, step, began_ns, str(error))
             return replace(step, report=report)
 
-    def committing(self) -> None:
-        """Note that the last step is about to be committed."""
-        self._hooks.failpoint("rollback.before-commit")
+    def commit(
+        self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
+    ) -> None:
+        """Commit the last step with the offset of its record, all or nothing.
 
-    def committed(self) -> None:
-        """Note that the last step is committed."""
+        Raises: `StoreUnavailable`.
+        """
+        self._hooks.failpoint("rollback.before-commit")
+        shadow, self._shadow = self._shadow, None
+        (shadow or self._store).commit(applied, steps)
         self._hooks.failpoint("rollback.after-commit")
         self._hooks.board.clear()
 
@@ -281,20 +150,23 @@ class Rollbacks:
     ) -> Step:
         hooks, namespace = self._hooks, envelope.namespace
         watch = _Watch(self._sources, hooks, body.rollback_id, namespace, lsn.offset)
-        ready = _prepared(
-            self._sources,
-            namespace,
-            body.to_version,
-            hooks.strategy,
-            watch,
-            keep_changes=0,
+
+        def placing() -> Placing:
+            return Placing(
+                self._store, namespace, hooks.one_write_bytes, hooks.failpoint
+            )
+
+        ready = prepared(
+            self._sources, namespace, body.to_version, hooks.strategy, watch, placing
         )
         watch.validated()
-        done = ready.restoration
-        step = restored(done.after, envelope, body, lsn, done.entries, done.left)
+        done, placed = ready.restoration, ready.placed
+        self._shadow = placed.shadow
+        step = restored(done.after, envelope, body, lsn, placed.entries, placed.left)
         report = self._report(body, lsn, step, began_ns, VALID)
         return replace(
             step,
+            placed=placed.placed,
             report=replace(
                 report,
                 status=RollbackStatus.COMMITTED,

@@ -35,6 +35,11 @@ class EntryChange:
             return ChangeKind.RESTORED
         return ChangeKind.REMOVED if self.after is None else ChangeKind.CHANGED
 
+    @property
+    def held_bytes(self) -> int:
+        """Return about how many bytes both entries take in memory."""
+        return sum(one.held_bytes for one in (self.before, self.after) if one)
+
     def patch(self) -> tuple[Operation, ...]:
         """Return the RFC 6902 patch from the entry's fields before to those after."""
         return json_patch.diff(_document(self.before), _document(self.after))

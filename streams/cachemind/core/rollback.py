@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from cachemind.core.fold import apply, kind_of
+from cachemind.core.replayed import Aside, InMemory, Replayed
 from cachemind.core.rollback_report import NO_BASE
 from cachemind.core.state import Entry, EntryReader, Hits, NamespaceState, VersionRow
 from cachemind.core.timeline import History, Span
-from cachemind.core.working_set import Overlay
 from cachemind.errors import RollbackRejected
 from cachemind.events import Envelope
 from cachemind.types import EMPTY, ExactKey, Lsn, Namespace, Offset, Version
@@ -87,13 +87,21 @@ class Past:
     """An `EntryReader` of a version's entries, rebuilt from those of an older one.
 
     `follow` takes the events in order. With `keys`, only those are rebuilt; whatever
-    happened to others is left out. Holds what the events changed, not the base.
+    happened to others is left out. Holds what the events changed, not the base, and
+    of that only so much as `Replayed` does.
     """
 
-    def __init__(self, namespace: Namespace, base: EntryReader, keys: Keys) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        base: EntryReader,
+        keys: Keys,
+        aside: Aside | None = None,
+    ) -> None:
+        """Without `aside` all that the events changed is held."""
         self._namespace = namespace
         self._keys = keys
-        self._overlay = Overlay(base)
+        self._changed = Replayed(base, aside or InMemory())
         self.replayed = 0
 
     @property
@@ -125,16 +133,16 @@ class Past:
             version=Version(row.version - 1),
             timeline=row.timeline,
         )
-        only = _Only(self._overlay, touched)
+        only = _Only(self._changed, touched)
         step = apply(state, only, envelope, lsn)
         if step.version_row is None or step.entries.keys() != set(touched):
             raise RollbackRejected(f"version {row.version} changes other keys now")
-        self._overlay.put(step)
+        self._changed.put(step)
         self.replayed += 1
 
     def entry(self, key: ExactKey) -> Entry | None:
         """Return the entry at `key`, None where absent."""
-        return self._overlay.entry(key)
+        return self._changed.entry(key)
 
     def hits(self, key: ExactKey) -> Hits | None:
         """Return None: hits are outside of versions."""
@@ -143,7 +151,7 @@ class Past:
 
     def entries(self) -> Iterable[Entry]:
         """Return every entry, in key order: all of them only where all were asked."""
-        return self._overlay.entries()
+        return self._changed.entries()
 
 
 class NoEntries:
@@ -167,7 +175,7 @@ class NoEntries:
 class _Only:
     """An `EntryReader` that knows some keys, and so never scans a whole namespace."""
 
-    def __init__(self, base: EntryReader, keys: Collection[ExactKey]) -> None:
+    def __init__(self, base: Replayed, keys: Collection[ExactKey]) -> None:
         self._base = base
         self._keys = frozenset(keys)
 
@@ -180,7 +188,7 @@ class _Only:
 
     def entries(self) -> Iterable[Entry]:
         found = map(self._base.entry, sorted(self._keys))
-        return [entry for entry in found if entry is not None]
+        return (entry for entry in found if entry is not None)
 
 
 def _require_same(

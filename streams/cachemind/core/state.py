@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from cachemind.core.rollback_report import RollbackReport
 from cachemind.types import (
@@ -24,6 +24,9 @@ from cachemind.types import (
 
 HIT_HISTORY = 4
 """Last hits kept an entry, enough for LRU-K with K up to 4."""
+
+_ENTRY_BYTES: Final = 2_048
+"""Of an entry's object with its 20 small fields, beside prompt, vector and response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,12 @@ class Entry:
     prompt: str | None
     embedding: bytes | None
     response: bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Return about how many bytes the entry takes in memory."""
+        text = len(self.response) + len(self.prompt or "") + len(self.embedding or b"")
+        return _ENTRY_BYTES + text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +140,8 @@ class Step:
     `entries` maps each changed key to its new entry, None for gone.
     `removed_contexts` names the context that a key left: of every removed entry, and
     of a replaced one that moved or lost its vector. `hits` never names a key that
-    `entries` removes. `report` tells of a rollback that this event was.
+    `entries` removes. `report` tells of a rollback that this event was. `placed` are
+    the keys of further changes, which are in the store's copy already (`ShadowStore`).
     """
 
     effect: Effect
@@ -141,6 +151,7 @@ class Step:
     version_row: VersionRow | None
     removed_contexts: dict[ExactKey, ContextKey]
     report: RollbackReport | None = None
+    placed: Sequence[ExactKey] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

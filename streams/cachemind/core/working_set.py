@@ -133,6 +133,8 @@ class Mutations:
     versions: list[tuple[VersionRow, Sequence[ExactKey]]] = field(default_factory=list)
     reports: list[RollbackReport] = field(default_factory=list)
     touched: dict[tuple[ContextKey, ExactKey], bool] = field(default_factory=dict)
+    placed: bool = False
+    """Whether there are changes that are in the store's copy and not named here."""
 
     @property
     def ended(self) -> RollbackReport | None:
@@ -142,6 +144,21 @@ class Mutations:
         """
         ends = [r for r in self.reports if r.status is not RollbackStatus.REFUSED]
         return ends[-1] if ends else None
+
+    def put(
+        self,
+        entries: Mapping[ExactKey, Entry | None],
+        removed_contexts: Mapping[ExactKey, ContextKey],
+    ) -> None:
+        """Take in what an event does to entries; see `Step` for both arguments."""
+        self.entries.update(entries)
+        for key, context in removed_contexts.items():
+            self.touched[context, key] = False
+        for key, entry in entries.items():
+            if entry is None:
+                self.hits[key] = None
+            else:
+                self.touched[entry.context_key, key] = True
 
     def changes(self, namespace: Namespace) -> Iterator[Change]:
         """Yield the journal lines, departures before arrivals."""
@@ -161,17 +178,12 @@ def merged(steps: Iterable[Step]) -> Mutations:
     total = Mutations()
     for step in steps:
         total.state = step.state
-        total.entries.update(step.entries)
         total.hits.update(step.hits)
         if step.version_row is not None:
-            total.versions.append((step.version_row, tuple(step.entries)))
+            keys = (*step.placed, *step.entries)
+            total.versions.append((step.version_row, keys))
         if step.report is not None:
             total.reports.append(step.report)
-        for key, context in step.removed_contexts.items():
-            total.touched[context, key] = False
-        for key, entry in step.entries.items():
-            if entry is None:
-                total.hits[key] = None
-            else:
-                total.touched[entry.context_key, key] = True
+        total.placed = total.placed or bool(step.placed)
+        total.put(step.entries, step.removed_contexts)
     return total

@@ -38,6 +38,7 @@ from cachemind.ports.models import (
 )
 from cachemind.ports.store import (
     LiveStore,
+    ShadowStore,
     StoreHistory,
     StoreInspector,
     StoreView,
@@ -65,6 +66,7 @@ __all__ = [
     "OffsetMemory",
     "RollbackProgressBoard",
     "SchemaIds",
+    "ShadowStore",
     "SignatureCheck",
     "SigningKey",
     "StoreHistory",

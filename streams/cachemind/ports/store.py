@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from cachemind.core.rollback_report import Quarantine, RollbackReport
@@ -93,8 +93,53 @@ class StoreWriter(LiveStore, Protocol):
         """
         ...
 
+    def shadow(self, failpoint: Callable[[str], None]) -> ShadowStore:
+        """Begin a copy of the store as it is, for changes too large for one commit.
+
+        There is at most one: this ends a former one. `failpoint` is called with the
+        name of each step that the copy takes. Raises: `StoreUnavailable`.
+        """
+        ...
+
     def close(self) -> None:
         """Flush and release the lock."""
+        ...
+
+
+class ShadowStore(Protocol):
+    """A copy of a store that nobody sees until it takes the store's place, whole."""
+
+    def put(
+        self,
+        namespace: Namespace,
+        entries: Mapping[ExactKey, Entry | None],
+        removed_contexts: Mapping[ExactKey, ContextKey],
+    ) -> None:
+        """Change entries of the copy; see `Step` for the arguments.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+    def totals(self, namespace: Namespace) -> tuple[int, int]:
+        """Return digest and number of the entries in the copy: a full scan.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+    def commit(
+        self, applied: Offset, steps: Mapping[Namespace, Sequence[Step]]
+    ) -> None:
+        """Commit to the copy as to a store, and put it in the store's place.
+
+        All or nothing, on disk. Raises: `StoreUnavailable`; then nothing has changed,
+        or the store is closed and whoever opens it next gets the copy.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Remove the copy; after `commit` do nothing."""
         ...
 
 
