@@ -217,9 +217,9 @@ def test_repeating_a_rollback_changes_nothing(api: Api) -> None:
         ),
         pytest.param({"to_time": "soon"}, (400, "to_time", None), id="no-time"),
         pytest.param({"undo": "7"}, (400, "undo", None), id="no-id"),
-        pytest.param({"undo": str(UUID(int=5))}, (404, "undo", None), id="not-rolled"),
+        pytest.param({"undo": str(UUID(int=5))}, (404, "undo", "not_found"), id="not-rolled"),
         pytest.param(
-            {"to_snapshot": "v9"}, (404, "to_snapshot", None), id="no-snapshot"
+            {"to_snapshot": "v9"}, (404, "to_snapshot", "not_found"), id="no-snapshot"
         ),
     ],
 )

@@ -10,11 +10,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from cachemind.core.rollback_report import (
-    RollbackReport,
-    RollbackStatus,
-    Strategy,
+from cachemind.core.rollback_goal import (
+    FORBIDDEN,
+    Done,
+    Wish,
+    decided,
+    ending,
+    goal_of,
 )
+from cachemind.core.rollback_report import RollbackReport, Strategy
 from cachemind.errors import InvalidRequest, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Clock
@@ -28,12 +32,11 @@ from cachemind_services.gateway.http_io import (
     send_json,
 )
 from cachemind_services.gateway.identity import Ids
+from cachemind_services.gateway.prefer import preferred_wait_s
 from cachemind_services.gateway.query import Query
 from cachemind_services.gateway.rollback_wish import (
     KNOWN,
-    Goal,
-    Wish,
-    goal_of,
+    Asked,
     parse_id,
     parse_wish,
 )
@@ -49,10 +52,7 @@ from cachemind_services.gateway.time_travel import (
     TimeTraveller,
 )
 from cachemind_services.gateway.versions_api import (
-    CONFLICT,
     DIFF_PATH,
-    FORBIDDEN,
-    NEVER_WAS,
     VERSIONS_PATH,
 )
 from cachemind_services.gateway.wal_session import WalSession
@@ -65,6 +65,7 @@ CATCH_UP_S: Final = 5.0
 WAIT_S: Final = 20.0
 """How long the answer waits for the fold by default; 202 after that."""
 
+SERVER_ERROR: Final = 500
 _MOST_WAIT_S: Final = 300
 _ELSEWHERE: Final = (b"cross-site", b"same-site")
 
@@ -99,25 +100,20 @@ class RollbackApi:
         if headers.get(b"sec-fetch-site") in _ELSEWHERE:
             # A page of another site must not do this with its visitor's browser.
             raise InvalidRequest("sec-fetch-site", "is another site", status=FORBIDDEN)
-        wish = parse_wish(Query(scope, KNOWN), self._past.namespace)
-        wait_s = _wait_s(headers.get(b"prefer", b""))
+        asked = parse_wish(Query(scope, KNOWN), self._past.namespace)
+        asked_s = preferred_wait_s(headers.get(b"prefer"), WAIT_S, _MOST_WAIT_S)
+        wait_s = WAIT_S if asked_s is None else asked_s
         await self._caught_up()
-        if wish.dry_run:
-            await self._rehearse(wish, send)
+        if asked.wish.dry_run:
+            await self._rehearse(asked, send)
             return
         async with self._one_at_a_time:
-            known = await self._known(wish)
-            if known is not None:
-                await self._answer(known, send)
+            decision = await self._decided(asked.wish)
+            if isinstance(decision, Done):
+                await self._answer(decision, send)
                 return
-            goal = await self._past.ask(lambda travel: goal_of(wish, travel))
-            if goal.repeats is not None:
-                await self._repeated(goal.repeats, send)
-                return
-            if wish.strategy is not None:
-                await self._rehearsed(wish, goal)
-            rollback_id, lsn = await self._append(wish, goal, trace)
-        await self._finish(rollback_id, lsn, wait_s, send)
+            lsn = await self._append(decision, trace)
+        await self._finish(decision.rollback_id, lsn, wait_s, send)
 
     async def status(self, text: str, send: Send) -> None:
         """Answer how a rollback ended, or how far it is."""
@@ -162,67 +158,47 @@ class RollbackApi:
                 f"the fold is at {self._follower.applied} of {end - 1}; try again later"
             )
 
-    async def _rehearse(self, wish: Wish, send: Send) -> None:
+    async def _rehearse(self, asked: Asked, send: Send) -> None:
+        wish = asked.wish
+
         def look(travel: TimeTravel) -> Rehearsal:
             goal = goal_of(wish, travel)
             strategy = wish.strategy or Strategy.FIELD_HASH
             return travel.rehearse(wish.namespace, goal.target, strategy)
 
         rehearsal = await self._past.ask(look)
-        shown = shown_rehearsal(rehearsal, limit=wish.limit, bodies=wish.bodies)
+        shown = shown_rehearsal(rehearsal, limit=asked.limit, bodies=asked.bodies)
         await send_json(send, 200, {"namespace": wish.namespace, **shown})
 
-    async def _rehearsed(self, wish: Wish, goal: Goal) -> None:
-        """Check by the strategy asked for, which the record has no place for."""
-        strategy = wish.strategy or Strategy.FIELD_HASH
-        await self._past.ask(
-            lambda travel: travel.rehearse(wish.namespace, goal.target, strategy)
-        )
+    async def _decided(self, wish: Wish) -> Done | RolledBack:
+        """Return what to do, rehearsed by the strategy where one is asked for.
 
-    async def _known(self, wish: Wish) -> RollbackReport | None:
-        if wish.rollback_id is None:
-            return None
-        known = await self._past.ask(_report_of(wish.namespace, wish.rollback_id))
-        if known is not None and wish.to_version not in (None, known.to_version):
-            problem = f"is that of a rollback to version {known.to_version}"
-            raise InvalidRequest("rollback_id", problem)
-        return known
-
-    async def _repeated(self, rollback_id: EventId, send: Send) -> None:
-        report = await self._past.ask(_report_of(self._past.namespace, rollback_id))
-        if report is None:
-            raise LogUnavailable("the report of the last rollback is not there yet")
-        shown = shown_report(report, self._follower.partition)
-        await send_json(send, 200, {**shown, "repeated": True})
+        The record has no place for it.
+        """
+        fresh, strategy = self._ids.event(self._clock.now_ns()), wish.strategy
+        decision = await self._past.ask(lambda travel: decided(wish, travel, fresh))
+        if strategy is not None and isinstance(decision, RolledBack):
+            target = decision.to_version
+            await self._past.ask(
+                lambda travel: travel.rehearse(wish.namespace, target, strategy)
+            )
+        return decision
 
     # ---- the record and after ------------------------------------------------------
 
-    async def _append(
-        self, wish: Wish, goal: Goal, trace: TraceId
-    ) -> tuple[EventId, Lsn]:
-        """Return the id and the LSN of the rollback's record.
+    async def _append(self, body: RolledBack, trace: TraceId) -> Lsn:
+        """Return the LSN of the rollback's record.
 
         Raises: `LogUnavailable`, where the record may be on the log all the same.
         """
-        now_ns = self._clock.now_ns()
-        rollback_id = wish.rollback_id or self._ids.event(now_ns)
-        # Where it was rehearsed, it is meant for the head that it was rehearsed at.
-        rehearsed = wish.strategy is not None
-        expected = goal.head if rehearsed else wish.expected_head
-        body = RolledBack(
-            rollback_id=rollback_id,
-            to_version=goal.target,
-            expected_head=expected,
-            reason=wish.reason,
-        )
         try:
             appended = await self._wal.append(body, trace)
         except LogUnavailable as error:
             raise LogUnavailable(
-                f"{error}; whether rollback {shown_id(rollback_id)} is on the log is "
-                "not known: ask for it, or repeat it with this rollback_id"
+                f"{error}; whether rollback {shown_id(body.rollback_id)} is on the log "
+                "is not known: ask for it, or repeat it with this rollback_id"
             ) from error
-        return rollback_id, appended.lsn
+        return appended.lsn
 
     async def _finish(
         self, rollback_id: EventId, lsn: Lsn, wait_s: float, send: Send
@@ -237,7 +213,7 @@ class RollbackApi:
         report = await self._past.ask(_report_of(self._past.namespace, rollback_id))
         if report is None:
             raise LogUnavailable(f"the fold passed {lsn} and left no report of it")
-        await self._answer(report, send)
+        await self._answer(Done(report=report, repeated=False), send)
 
     async def _accepted(self, rollback_id: EventId, lsn: Lsn, send: Send) -> None:
         where = ROLLBACKS_PREFIX + shown_id(rollback_id)
@@ -247,22 +223,22 @@ class RollbackApi:
         )
         await send_json(send, 202, self._running(rollback_id, lsn, None), headers)
 
-    async def _answer(self, report: RollbackReport, send: Send) -> None:
-        shown = shown_report(report, self._follower.partition)
-        if report.status is RollbackStatus.COMMITTED:
+    async def _answer(self, done: Done, send: Send) -> None:
+        shown = shown_report(done.report, self._follower.partition)
+        if done.repeated:
+            shown["repeated"] = True
+        ended = ending(done.report)
+        if ended is None or done.repeated:
             await send_json(send, 200, shown)
             return
-        error = {"message": report.verdict, "param": None}
-        if report.status is RollbackStatus.REFUSED:
-            above = report.to_version > report.from_version
-            status = NEVER_WAS if above else CONFLICT
-            error["type"] = "invalid_request_error"
-            error["param"] = "to_version" if above else "expected_head"
-            error["code"] = "unknown_version" if above else "wrong_head"
-        else:
-            status = 500
-            error["type"], error["code"] = "server_error", "quarantined"
-        await send_json(send, status, {"error": error, "rollback": shown})
+        client = ended.status < SERVER_ERROR
+        error = {
+            "message": done.report.verdict,
+            "param": ended.field,
+            "type": "invalid_request_error" if client else "server_error",
+            "code": ended.code,
+        }
+        await send_json(send, ended.status, {"error": error, "rollback": shown})
 
     def _running(
         self, rollback_id: EventId, lsn: Lsn, progress: object
@@ -281,17 +257,3 @@ def _report_of(
     namespace: Namespace, rollback_id: EventId
 ) -> Callable[[TimeTravel], RollbackReport | None]:
     return lambda travel: travel.report(namespace, rollback_id)
-
-
-def _wait_s(prefer: bytes) -> float:
-    """Return how long the caller wants to wait.
-
-    Source: RFC 7240 sections 4.1 and 4.3.
-    """
-    for preference in prefer.decode("latin-1").split(","):
-        name, _, value = preference.strip().partition("=")
-        if name.lower() == "respond-async":
-            return 0.0
-        if name.lower() == "wait" and value.isascii() and value.isdigit():
-            return float(min(int(value), _MOST_WAIT_S))
-    return WAIT_S

@@ -1,4 +1,4 @@
-"""What a caller of `POST /v1/rollback` asks for, and which version that is."""
+"""What a caller of `POST /v1/rollback` asks for."""
 
 from __future__ import annotations
 
@@ -7,36 +7,23 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from cachemind.core.rollback_report import (
-    REASON_CHARS,
-    RollbackStatus,
-    Strategy,
+from cachemind.core.rollback_goal import (
+    NO_EXPECTATION,
+    TARGETS,
+    TO_TIME,
+    TO_VERSION,
+    UNDO,
+    Wish,
 )
-from cachemind.core.snapshots import SnapshotManifest
-from cachemind.core.timeline import History
+from cachemind.core.rollback_report import REASON_CHARS, Strategy
 from cachemind.errors import InvalidRequest
-from cachemind.types import EMPTY, EventId, Namespace, Version
+from cachemind.types import EventId, Namespace, Version
 from cachemind_services.gateway.query import Query
-from cachemind_services.gateway.time_travel import TimeTravel
-from cachemind_services.gateway.versions_api import (
-    CONFLICT,
-    FORBIDDEN,
-    GONE,
-    NEVER_WAS,
-    limit_of,
-    own,
-    require_known,
-    require_reached,
-)
+from cachemind_services.gateway.versions_api import limit_of, own
 
-TO_VERSION: Final = "to_version"
-TO_SNAPSHOT: Final = "to_snapshot"
-TO_TIME: Final = "to_time"
-UNDO: Final = "undo"
-_TARGETS: Final = (TO_VERSION, TO_SNAPSHOT, TO_TIME, UNDO)
 KNOWN: Final = frozenset(
     {
-        *_TARGETS,
+        *TARGETS,
         "namespace",
         "expected_head",
         "dry_run",
@@ -47,49 +34,32 @@ KNOWN: Final = frozenset(
         "bodies",
     }
 )
-NO_EXPECTATION: Final = -1
-_CHUNK: Final = 1_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A parsed request. `by` names the parameter that says where to go."""
+class Asked:
+    """A parsed request: the wish, and how much of a rehearsal to show."""
 
-    namespace: Namespace
-    by: str
-    value: str
-    to_version: Version | None
-    to_time_ns: int | None
-    undo: EventId | None
-    expected_head: int
-    dry_run: bool
-    strategy: Strategy | None
-    reason: str
-    rollback_id: EventId | None
+    wish: Wish
     limit: int
     bodies: bool
-    one_namespace: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """The version that a wish means, at this head.
-
-    `repeats` is the rollback that is the head and has done just this already.
-    """
-
-    head: Version
-    target: Version
-    repeats: EventId | None
-
-
-def parse_wish(query: Query, namespace: Namespace) -> Wish:
+def parse_wish(query: Query, namespace: Namespace) -> Asked:
     """Return what is asked for. Raises: `InvalidRequest` naming the parameter."""
-    by = [name for name in _TARGETS if name in query]
+    return Asked(
+        wish=_wish(query, namespace),
+        limit=limit_of(query),
+        bodies=query.flag("bodies"),
+    )
+
+
+def _wish(query: Query, namespace: Namespace) -> Wish:
+    by = [name for name in TARGETS if name in query]
     if len(by) != 1:
         raise InvalidRequest(
-            by[1] if by else TO_VERSION, "give exactly one of " + ", ".join(_TARGETS)
+            by[1] if by else TO_VERSION, "give exactly one of " + ", ".join(TARGETS)
         )
     value = query.text(by[0])
     to_version = query.whole(TO_VERSION)
@@ -109,8 +79,6 @@ def parse_wish(query: Query, namespace: Namespace) -> Wish:
         strategy=_strategy(query),
         reason=reason,
         rollback_id=_given_id(query),
-        limit=limit_of(query),
-        bodies=query.flag("bodies"),
         one_namespace="namespace" in query,
     )
 
@@ -139,119 +107,6 @@ def parse_time(field: str, text: str) -> int:
         raise InvalidRequest(field, "must not be before 1970")
     microseconds = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     return microseconds * 1_000
-
-
-def goal_of(wish: Wish, travel: TimeTravel) -> Goal:
-    """Return which version `wish` means now.
-
-    Raises: `InvalidRequest`: 409 for another head, 410 past the horizon, 422 for a
-    version that never was, 404 for an unknown rollback or snapshot.
-    """
-    history = travel.history(wish.namespace)
-    target = _target(wish, travel, history)
-    require_known(history, target, wish.by)
-    require_reached(travel, wish.namespace, target, wish.by)
-    repeats = _repeats(wish, travel, history, target)
-    if repeats is None and wish.expected_head not in (NO_EXPECTATION, history.head):
-        raise InvalidRequest(
-            "expected_head",
-            f"is {wish.expected_head}, the head is {history.head}",
-            status=CONFLICT,
-        )
-    return Goal(head=history.head, target=target, repeats=repeats)
-
-
-def _target(wish: Wish, travel: TimeTravel, history: History) -> Version:
-    if wish.to_version is not None:
-        return wish.to_version
-    if wish.to_time_ns is not None:
-        return version_at(travel, wish.namespace, history, wish.to_time_ns)
-    if wish.undo is not None:
-        return _undone(wish.namespace, wish.undo, travel, history)
-    return _in_snapshot(wish, travel)
-
-
-def version_at(
-    travel: TimeTravel, namespace: Namespace, history: History, at_ns: int
-) -> Version:
-    """Return the newest version of the head's lineage that claims to be from `at_ns`
-    or earlier; 0 where none does.
-
-    Times are the writers' clocks and may be out of step; the order is the log's. So
-    all that the log has before that version belongs to it, whatever time it claims.
-    Raises: `InvalidRequest` with 410 where history does not reach back that far.
-    """
-    for span in reversed(history.lineage(history.head)):
-        last = span.last
-        while last >= span.first:
-            first = Version(max(span.first, last - _CHUNK + 1))
-            rows = travel.versions(namespace, first, last)
-            for row in reversed(rows):
-                if row.occurred_at_ns <= at_ns:
-                    return row.version
-            if len(rows) != last - first + 1:
-                raise InvalidRequest(TO_TIME, "is past the horizon", status=GONE)
-            last = Version(first - 1)
-    return EMPTY
-
-
-def _undone(
-    namespace: Namespace, rollback_id: EventId, travel: TimeTravel, history: History
-) -> Version:
-    report = travel.report(namespace, rollback_id)
-    if report is None:
-        raise InvalidRequest(UNDO, "there is no such rollback", status=404)
-    if report.status is RollbackStatus.REFUSED or report.new_version is None:
-        raise InvalidRequest(
-            UNDO,
-            "that rollback was refused, there is nothing to undo",
-            status=NEVER_WAS,
-        )
-    return history.tip_before(report.new_version)
-
-
-def _in_snapshot(wish: Wish, travel: TimeTravel) -> Version:
-    manifest = travel.snapshot(wish.value)
-    if manifest is None:
-        raise InvalidRequest(TO_SNAPSHOT, "there is no such snapshot", status=404)
-    found = versions_in(manifest)
-    others = sorted(set(found) - {wish.namespace})
-    if others and not wish.one_namespace:
-        raise InvalidRequest(
-            TO_SNAPSHOT,
-            f"covers {others[0]} too, which is not served by this gateway; give "
-            f"namespace={wish.namespace} to roll back that one alone",
-            status=FORBIDDEN,
-        )
-    if wish.namespace not in found:
-        raise InvalidRequest(TO_SNAPSHOT, "does not hold the namespace", status=422)
-    return found[wish.namespace]
-
-
-def versions_in(manifest: SnapshotManifest) -> dict[Namespace, Version]:
-    """Return how far each namespace is in a snapshot."""
-    return {
-        held.namespace: held.version
-        for part in manifest.partitions
-        for held in part.namespaces
-    }
-
-
-def _repeats(
-    wish: Wish, travel: TimeTravel, history: History, target: Version
-) -> EventId | None:
-    """Return the rollback that made the head, where it was to `target`.
-
-    The state is that of `target` already, so one more would change nothing.
-    """
-    if not history.branches or history.branches[-1].at != history.head:
-        return None
-    if history.branches[-1].target != target:
-        return None
-    rows = travel.versions(wish.namespace, history.head, history.head)
-    if not rows or travel.quarantine(wish.namespace) is not None:
-        return None
-    return rows[0].rollback_id
 
 
 def _strategy(query: Query) -> Strategy | None:

@@ -95,6 +95,10 @@ class TimeTravel(Protocol):
         """Return why the namespace is not served, None where it is."""
         ...
 
+    def is_quarantined(self, namespace: Namespace) -> bool:
+        """Return whether the namespace must not be served."""
+        ...
+
     def report(
         self, namespace: Namespace, rollback_id: EventId
     ) -> RollbackReport | None:
@@ -114,6 +118,10 @@ class TimeTravel(Protocol):
 
     def reaches(self, namespace: Namespace, version: Version) -> bool:
         """Return whether checkpoints and log still lead to `version`."""
+        ...
+
+    def begins(self, namespace: Namespace) -> Version:
+        """Return the oldest version that something kept leads to."""
         ...
 
     def rehearse(

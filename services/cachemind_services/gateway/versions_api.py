@@ -7,6 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cachemind.core.delta import ChangeKind, Delta
+from cachemind.core.rollback_goal import (
+    CODES,
+    FORBIDDEN,
+    NEVER_WAS,
+    require_known,
+    require_reached,
+)
 from cachemind.core.state import Entry
 from cachemind.core.timeline import History
 from cachemind.errors import (
@@ -17,7 +24,7 @@ from cachemind.errors import (
     StoreError,
     UnknownVersion,
 )
-from cachemind.types import EMPTY, ExactKey, Namespace, Partition, Version
+from cachemind.types import ExactKey, Namespace, Partition, Version
 from cachemind_services.gateway.http_io import Header, Scope, Send, send_error
 from cachemind_services.gateway.http_io import send_json as _send_json
 from cachemind_services.gateway.query import Query
@@ -31,19 +38,9 @@ from cachemind_services.gateway.time_travel import TimeTravel, TimeTraveller, To
 
 VERSIONS_PATH: Final = "/v1/versions"
 DIFF_PATH: Final = "/v1/diff"
-FORBIDDEN: Final = 403
-CONFLICT: Final = 409
-GONE: Final = 410
-NEVER_WAS: Final = 422
 _BY_DEFAULT: Final = 100
 _MOST: Final = 10_000
 _LOG: Final = logging.getLogger("cachemind.gateway")
-_CODES: Final = {
-    FORBIDDEN: "namespace_not_served",
-    CONFLICT: "wrong_head",
-    GONE: "past_the_horizon",
-    NEVER_WAS: "unknown_version",
-}
 _RETRY: Final[tuple[Header, ...]] = ((b"retry-after", b"1"),)
 
 
@@ -141,35 +138,15 @@ def limit_of(query: Query) -> int:
     return _BY_DEFAULT if limit is None else limit
 
 
-def require_known(history: History, version: Version, field: str) -> None:
-    """Raise `InvalidRequest` with 422 for a version that never was."""
-    if not EMPTY <= version <= history.head:
-        raise InvalidRequest(
-            field, f"is {version}, the newest is {history.head}", status=NEVER_WAS
-        )
-
-
-def require_reached(
-    travel: TimeTravel, namespace: Namespace, version: Version, field: str
-) -> None:
-    """Raise `InvalidRequest` with 410 for a version that nothing leads to any more."""
-    if not travel.reaches(namespace, version):
-        raise InvalidRequest(
-            field,
-            f"is {version}, which neither a checkpoint nor the log leads to any more",
-            status=GONE,
-        )
-
-
 async def answered(send: Send, work: Callable[[], Awaitable[None]]) -> None:
     """Do `work`; send what goes wrong as an error that names the parameter."""
     try:
         await work()
     except InvalidRequest as error:
-        code = _CODES.get(error.status)
+        code = CODES.get(error.status)
         await send_error(send, error.status, str(error), param=error.field, code=code)
     except UnknownVersion as error:
-        await send_error(send, NEVER_WAS, str(error), code=_CODES[NEVER_WAS])
+        await send_error(send, NEVER_WAS, str(error), code=CODES[NEVER_WAS])
     except RollbackRejected as error:
         _LOG.error("%s", error)
         await send_error(send, 500, str(error), code="past_not_valid")
