@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from cachemind.adapters.key_verify import OpensslCheck
 from cachemind.adapters.memory_keys import MemoryKey
-from cachemind.agents.cuts_log import key_event_verifier
-from cachemind.codec.audit_decoder import AuditDecoding
-from cachemind.core.audit_means import Means, Pinned, RootKey
+from cachemind.core.audit_means import Pinned, RootKey
 from cachemind.ports import SigningKey
 from cachemind.receipts import KeyId, KeyRole, LogId
 from cachemind_services.bootstrap.checkpoints import dying_at
+from cachemind_services.bootstrap.pinned import means_of, verifier_of
 from cachemind_services.bootstrap.signer import SignerKeys, sign
 from cachemind_services.settings import Settings
 from cachemind_services.settings import load as read_settings
@@ -33,7 +31,7 @@ ROOT = MemoryKey("root")
 PINNED = Pinned(
     log_id=LOG_ID, roots=(RootKey(key_id=ROOT.key_id, public_key=ROOT.public_key),)
 )
-MEANS = Means(decoder=AuditDecoding(), checks=OpensslCheck(), pinned=PINNED)
+MEANS = means_of(PINNED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,7 @@ def main() -> int:
     keys = SignerKeys(
         log_id=LOG_ID,
         held=NamedKeys(Path(place.keys)),
-        verify=key_event_verifier(MEANS),
+        verify=verifier_of(PINNED),
     )
     return asyncio.run(sign(place.settings(), keys, dying_at(place.failpoint)))
 

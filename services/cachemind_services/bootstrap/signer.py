@@ -26,7 +26,15 @@ from cachemind.ports.audit import AuditMetrics, HeldKeys
 from cachemind.receipts import LogId
 from cachemind.types import Partition
 from cachemind_services.audit_metrics import PrometheusAuditMetrics
-from cachemind_services.bootstrap.log import codec_of, kafka_of, topics_of
+from cachemind_services.bootstrap.checkpoints import dying_at
+from cachemind_services.bootstrap.keys import HeldByProcess
+from cachemind_services.bootstrap.log import (
+    codec_of,
+    identify,
+    kafka_of,
+    topics_of,
+)
+from cachemind_services.bootstrap.pinned import pinned_path, read_pinned, verifier_of
 from cachemind_services.settings import Settings
 
 WAIT_S: Final = 2.0
@@ -45,6 +53,19 @@ class SignerKeys:
     log_id: LogId
     held: HeldKeys
     verify: VerifyKeyEvent
+
+
+def run(settings: Settings, failpoint: str = "") -> int:
+    """Sign with the keys that the settings name until SIGTERM; return the exit code.
+
+    The process dies where it reaches `failpoint`, for tests.
+    Raises: `InvalidSetting`, `TopicMisconfigured`, `LogUnavailable`, `LogRejected`.
+    """
+    pinned = read_pinned(pinned_path(settings))
+    identify(settings)
+    with closing(HeldByProcess(settings)) as held:
+        keys = SignerKeys(log_id=pinned.log_id, held=held, verify=verifier_of(pinned))
+        return asyncio.run(sign(settings, keys, dying_at(failpoint)))
 
 
 async def sign(settings: Settings, keys: SignerKeys, failpoint: Failpoint) -> int:

@@ -26,6 +26,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add_settings(receipts, AUDIT)
     receipts.set_defaults(run=run_receipts)
+    signer = commands.add_parser(
+        "signer", help="sign a receipt of each record of the log, and cuts over them"
+    )
+    add_settings(signer, AUDIT)
+    signer.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
+    signer.set_defaults(run=run_signer)
     worker = commands.add_parser("gateway-worker")
     worker.add_argument("--fd", type=int, action="append", required=True)
     worker.add_argument("--number", type=int, required=True)
@@ -43,6 +49,18 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     share_as("materializer")
     tune_collector()
     return materializer.run(settings_from(arguments), arguments.failpoint)
+
+
+def run_signer(arguments: argparse.Namespace) -> int:
+    """Sign until told to stop. Exit 0; 1 where no key may sign, 3 by the watchdog."""
+    end_on_sigterm()
+    # Imported here: the other commands must not pay for Faust.
+    from cachemind_services.bootstrap import signer
+    from cachemind_services.metric_files import share_as
+
+    share_as("signer")
+    tune_collector()
+    return signer.run(settings_from(arguments), arguments.failpoint)
 
 
 def run_receipts(arguments: argparse.Namespace) -> int:

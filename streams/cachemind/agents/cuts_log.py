@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from cachemind.codec.cuts import decode_cuts_record, decode_leaf
-from cachemind.core.audit_findings import Place
-from cachemind.core.audit_keys import key_event_problem
-from cachemind.core.audit_means import Means
 from cachemind.core.cutting import LogOfCuts
 from cachemind.core.key_validity import KeyHistory
 from cachemind.errors import (
@@ -35,19 +32,6 @@ BAD_EVENT: Final = "key-event-does-not-hold"
 VerifyKeyEvent = Callable[[SignedKeyEvent], KeyEvent]
 """Returns what a signed key event says. Raises: `InvalidEvent` where it does not hold,
 `UndecodableRecord`, `UnknownSchema`."""
-
-
-def key_event_verifier(means: Means) -> VerifyKeyEvent:
-    """Return what lets an event pass that a pinned root key has signed."""
-
-    def verify(signed: SignedKeyEvent) -> KeyEvent:
-        event = means.decoder.key_event(signed.event)
-        problem = key_event_problem(signed, event, "", means, Place())
-        if problem is not None:
-            raise InvalidEvent("key event", problem.text)
-        return event
-
-    return verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
