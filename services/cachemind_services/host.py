@@ -30,7 +30,10 @@ BROKER_GONE_S: Final = 10.0
 
 RANK_GATEWAY: Final = 0
 RANK_MATERIALIZER: Final = 1
-RANK_BROKER: Final = 2
+RANK_SIGNER: Final = 2
+"""After the gateways: what they have served is signed before the log is stopped."""
+
+RANK_BROKER: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +59,9 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
         settings = _with_embedded_kafka(settings)
         children.append(_broker(settings))
     environ = _environ(settings)
-    children.append(
-        Child(
-            name="materializer",
-            argv=own_command("materializer"),
-            rank=RANK_MATERIALIZER,
-            environ=environ,
-            after=partial(forget_gauges, _metrics_dir(settings), "materializer"),
-        )
-    )
+    children.append(_role(settings, "materializer", RANK_MATERIALIZER, environ))
+    if settings.audit_mode:
+        children.append(_role(settings, "signer", RANK_SIGNER, environ))
     children.extend(_workers(settings, listeners, environ))
     return Plan(settings=settings, children=tuple(children), urls=urls)
 
@@ -170,6 +167,17 @@ async def _until_broker_answers(settings: Settings) -> None:
             return
         await asyncio.sleep(BROKER_POLL_S)
     raise BrokerError(f"the embedded Kafka did not answer in {BROKER_READY_S:.0f} s")
+
+
+def _role(settings: Settings, name: str, rank: int, environ: dict[str, str]) -> Child:
+    """Return the one process of a role, which is its command and its metrics' name."""
+    return Child(
+        name=name,
+        argv=own_command(name),
+        rank=rank,
+        environ=environ,
+        after=partial(forget_gauges, _metrics_dir(settings), name),
+    )
 
 
 def _workers(

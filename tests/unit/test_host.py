@@ -8,6 +8,7 @@ import pytest
 from cachemind.errors import InvalidSetting
 from cachemind_services.host import plan_gateway, plan_serve
 from cachemind_services.settings import Settings
+from cachemind_services.settings import load as read_settings
 
 
 def test_a_second_command_on_the_same_data_leaves_the_first_ones_metrics(
@@ -26,3 +27,23 @@ def test_a_second_command_on_the_same_data_leaves_the_first_ones_metrics(
     with ExitStack() as third:
         plan_gateway(settings, third)
         assert not counted.exists()
+
+
+@pytest.mark.parametrize("audit_mode", [False, True])
+def test_audit_mode_brings_a_signer_that_ends_after_what_it_signs(
+    tmp_path: Path, audit_mode: bool
+) -> None:
+    flags = {
+        "upstream": "http://127.0.0.1:1",
+        "bootstrap.servers": "127.0.0.1:1",
+        "port": "0",
+        "data_dir": str(tmp_path),
+        "log_dir": str(tmp_path / "audit"),
+        "audit_mode": str(audit_mode).lower(),
+    }
+    with ExitStack() as opened:
+        plan = plan_serve(read_settings({}, flags=flags), opened)
+    ranks = {child.name: child.rank for child in plan.children}
+    assert ("signer" in ranks) is audit_mode
+    if audit_mode:
+        assert ranks["signer"] > max(ranks["gateway-0"], ranks["materializer"])
