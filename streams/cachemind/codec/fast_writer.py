@@ -13,6 +13,17 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from cachemind.codec.primitives import (
+    END,
+    MAX_INT,
+    NULL,
+    PRESENT,
+    SMALL,
+    array,
+    content,
+    natural,
+    text,
+)
 from cachemind.events import Envelope, Outcome, Read, Reads, Stored
 
 SCHEMA: Final = bytes.fromhex("ee81e00424181df2")
@@ -23,14 +34,8 @@ READS: Final = 0
 STORED: Final = 1
 """Positions of the branches in the union of bodies."""
 
-MAX_LONG: Final = 2**63 - 1
-MAX_INT: Final = 2**31 - 1
 _DOUBLE: Final = struct.Struct("<d")
-_NULL: Final = b"\x00"
-_PRESENT: Final = b"\x02"
-_END: Final = b"\x00"
-_SMALL: Final = tuple(bytes([2 * value]) for value in range(64))
-_OUTCOMES: Final = {one: _SMALL[SYMBOLS.index(one)] for one in Outcome}
+_OUTCOMES: Final = {one: SMALL[SYMBOLS.index(one)] for one in Outcome}
 _BOOLEANS: Final = {False: b"\x00", True: b"\x01"}
 _UNFIT: Final = (AttributeError, KeyError, TypeError, ValueError, struct.error)
 
@@ -41,10 +46,10 @@ def write(header: bytes, event: Envelope) -> bytes | None:
     try:
         if isinstance(body, Reads):
             parts = _envelope(header, event, READS)
-            parts.append(_long(len(body.items)))
+            parts.append(natural(len(body.items)))
             for read in body.items:
                 parts += _read(read)
-            parts.append(_END)
+            parts.append(END)
         elif isinstance(body, Stored):
             parts = _envelope(header, event, STORED)
             parts += _stored(body)
@@ -61,13 +66,13 @@ def _envelope(header: bytes, event: Envelope, branch: int) -> list[bytes]:
         event.event_id,
         event.trace_id,
         event.op_hash,
-        _long(event.occurred_at_ns),
-        _long(event.timeline),
-        _long(event.writer_seq),
-        _text(event.namespace),
-        _text(event.principal),
-        _text(event.writer),
-        _SMALL[branch],
+        natural(event.occurred_at_ns),
+        natural(event.timeline),
+        natural(event.writer_seq),
+        text(event.namespace),
+        text(event.principal),
+        text(event.writer),
+        SMALL[branch],
     ]
 
 
@@ -81,15 +86,15 @@ def _read(read: Read) -> tuple[bytes, ...]:
         read.trace_id,
         read.exact_key,
         read.prompt_hash,
-        _long(read.occurred_at_ns),
-        _long(read.version_seen),
+        natural(read.occurred_at_ns),
+        natural(read.version_seen),
         _OUTCOMES[read.outcome],
-        _NULL if matched is None else _PRESENT + matched,
-        _NULL if similarity is None else _PRESENT + _DOUBLE.pack(similarity),
-        _NULL if response is None else _PRESENT + response,
-        _text(read.strategy),
-        _text(read.reason),
-        _text(read.principal),
+        NULL if matched is None else PRESENT + matched,
+        NULL if similarity is None else PRESENT + _DOUBLE.pack(similarity),
+        NULL if response is None else PRESENT + response,
+        text(read.strategy),
+        text(read.reason),
+        text(read.principal),
     )
 
 
@@ -104,52 +109,25 @@ def _stored(stored: Stored) -> list[bytes]:
         stored.prompt_hash,
         stored.request_hash,
         stored.response_hash,
-        _long(stored.ttl_ms),
-        _text(stored.snapshot_id),
-        _text(stored.semantic_key),
-        _text(stored.encoder_id),
-        _text(stored.model),
-        _text(stored.parameters),
-        _text(stored.finish_reason),
-        _long(status),
+        natural(stored.ttl_ms),
+        text(stored.snapshot_id),
+        text(stored.semantic_key),
+        text(stored.encoder_id),
+        text(stored.model),
+        text(stored.parameters),
+        text(stored.finish_reason),
+        natural(status),
         _BOOLEANS[evidence.streamed],
         _optional_double(evidence.entropy_nats),
         _optional_double(evidence.confidence_ratio),
-        _text(evidence.rule),
-        *_array([_text(tag) for tag in stored.tags]),
-        *_array(stored.source_chunks),
-        _NULL if stored.prompt is None else _PRESENT + _text(stored.prompt),
-        _NULL if stored.embedding is None else _PRESENT + _bytes(stored.embedding),
-        _bytes(stored.response),
+        text(evidence.rule),
+        array([text(tag) for tag in stored.tags]),
+        array(stored.source_chunks),
+        NULL if stored.prompt is None else PRESENT + text(stored.prompt),
+        NULL if stored.embedding is None else PRESENT + content(stored.embedding),
+        content(stored.response),
     ]
 
 
-def _array(items: list[bytes] | tuple[bytes, ...]) -> list[bytes]:
-    return [_long(len(items)), *items, _END] if items else [_END]
-
-
 def _optional_double(value: float | None) -> bytes:
-    return _NULL if value is None else _PRESENT + _DOUBLE.pack(value)
-
-
-def _text(text: str) -> bytes:
-    return _bytes(text.encode())
-
-
-def _bytes(content: bytes) -> bytes:
-    size = len(content)
-    return (_SMALL[size] if size < len(_SMALL) else _long(size)) + content
-
-
-def _long(value: int) -> bytes:
-    if 0 <= value < len(_SMALL):
-        return _SMALL[value]
-    if not 0 <= value <= MAX_LONG:
-        raise ValueError("below zero, or past Avro's long")
-    left = 2 * value
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
+    return NULL if value is None else PRESENT + _DOUBLE.pack(value)

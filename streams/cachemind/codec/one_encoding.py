@@ -5,6 +5,7 @@ Source: Avro 1.12 specification, "Single-object encoding".
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -14,7 +15,7 @@ from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
 from cachemind.receipts import SIGNATURE_BYTES, Signature
 
 Value = TypeVar("Value")
-_UNFIT: Final = (IndexError, ValueError)
+_UNFIT: Final = (IndexError, ValueError, struct.error)
 
 
 def decoded(

@@ -1,12 +1,16 @@
-"""Avro's primitive values, in the shortest form and no other, without a schema.
+"""Avro's primitive values without a schema: written in the shortest form, read fast.
 
 What is read here is checked loosely: a cut value may come back short. Who reads must
 compare where it ended, or what the value encodes to, with the record.
+
+Records are typed `Any`, so that a slice is an identifier without a call: a `NewType`
+costs as much as the slice, ten times a record.
 Source: Avro 1.12 specification, "Binary Encoding".
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,6 +24,8 @@ END: Final = b"\x00"
 SMALL: Final = tuple(bytes([2 * value]) for value in range(64))
 """The encoded numbers of one byte, from 0."""
 
+_PRESENT: Final = PRESENT[0]
+_NINE: Final = struct.Struct("<QB")
 _LONGEST: Final = 63
 """Highest shift of a varint's last byte; without it, hostile bytes cost O(n^2)."""
 
@@ -66,7 +72,7 @@ def array(items: Sequence[bytes]) -> bytes:
 
 
 class NotCanonical(ValueError):
-    """An encoding that is not the shortest, or is cut."""
+    """An encoding that these functions do not read: negative, in blocks, or cut."""
 
 
 def read_natural(record: Any, at: int) -> tuple[Any, int]:
@@ -86,10 +92,31 @@ def read_natural(record: Any, at: int) -> tuple[Any, int]:
     return value >> 1, at + 1
 
 
+def read_time(record: Any, at: int) -> tuple[Any, int]:
+    """Read a number that most likely takes nine bytes: a time from 1971 to 2116.
+
+    Halves the cost of `read_natural`'s loop: eight groups of 7 bits move together, in
+    pairs, then in fours, then in eights.
+    """
+    eight, last = _NINE.unpack_from(record, at)
+    if last > 0x7F or eight & 0x8080808080808080 != 0x8080808080808080:
+        return read_natural(record, at)
+    eight = (eight & 0x007F007F007F007F) | (eight & 0x7F007F007F007F00) >> 1
+    eight = (eight & 0x00003FFF00003FFF) | (eight & 0x3FFF00003FFF0000) >> 2
+    eight = (eight & 0x000000000FFFFFFF) | (eight & 0x0FFFFFFF00000000) >> 4
+    if eight & 1:
+        raise NotCanonical
+    return (eight | last << 56) >> 1, at + 9
+
+
 def read_text(record: Any, at: int) -> tuple[Any, int]:
     """Read what `text` writes."""
-    found, at = read_content(record, at)
-    return found.decode(), at
+    size = record[at]
+    if size & 0x81:
+        found, at = read_content(record, at)
+        return found.decode(), at
+    end = at + 1 + (size >> 1)
+    return record[at + 1 : end].decode(), end
 
 
 def read_content(record: Any, at: int) -> tuple[Any, int]:
@@ -110,11 +137,12 @@ def read_hash(record: Any, at: int) -> tuple[Any, int]:
 def read_optional_hash(record: Any, at: int) -> tuple[Any, int]:
     """Read the union of null and a `fixed` of 32 bytes."""
     mark = record[at]
-    if mark == PRESENT[0]:
-        return read_hash(record, at + 1)
+    at += 1
+    if mark == _PRESENT:
+        return record[at : at + HASH_BYTES], at + HASH_BYTES
     if mark:
         raise NotCanonical
-    return None, at + 1
+    return None, at
 
 
 def read_array(record: Any, at: int, item: Reader) -> tuple[tuple[Any, ...], int]:

@@ -25,6 +25,7 @@ from cachemind.codec.primitives import (
     read_natural,
     read_optional_hash,
     read_text,
+    read_time,
     small_natural,
     text,
 )
@@ -99,7 +100,7 @@ def _read_receipt(record: Any, start: int) -> tuple[Receipt, int]:
     partition, at = read_natural(record, at)
     seq, at = read_natural(record, at)
     source, at = _read_lsn(record, at)
-    signed_at_ns, at = read_natural(record, at)
+    signed_at_ns, at = read_time(record, at)
     timeline, at = read_natural(record, at)
     log_id, at = read_text(record, at)
     source_topic, at = read_text(record, at)
