@@ -206,6 +206,16 @@ def test_no_corrupted_consistency_proof_holds(
     assert not held
 
 
+def test_bytes_moved_between_two_hashes_prove_nothing() -> None:
+    left, right = numbered(2)
+    root = node_hash(left, right)
+    assert verify_inclusion(left, 0, 2, [right], root)
+    assert not verify_inclusion(left[:31], 0, 2, [left[31:] + right], root)
+    assert not verify_inclusion(left + right[:1], 0, 2, [right[1:]], root)
+    assert verify_consistency(1, 2, left, root, [right])
+    assert not verify_consistency(1, 2, left[:31], root, [left[31:] + right])
+
+
 @pytest.mark.parametrize(
     ("old", "size", "old_root", "root", "proof", "holds"),
     [
