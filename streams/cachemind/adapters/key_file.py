@@ -26,8 +26,24 @@ def create_key_file(path: Path, passphrase: bytes) -> LocalKey:
 
     Raises: `KeyRefused` where the file is already there; `KeyUnavailable`.
     """
+    private = ec.generate_private_key(ec.SECP256R1())
+    return _write(path, private, passphrase)
+
+
+def new_key_file(folder: Path, role: str, passphrase: bytes) -> LocalKey:
+    """Return a new key, which is in a file named after its role and its id.
+
+    Raises: see `create_key_file`.
+    """
+    private = ec.generate_private_key(ec.SECP256R1())
+    path = folder / f"{role}-{LocalKey(private).key_id}.pem"
+    return _write(path, private, passphrase)
+
+
+def _write(
+    path: Path, private: ec.EllipticCurvePrivateKey, passphrase: bytes
+) -> LocalKey:
     if not passphrase:
         raise KeyRefused(str(path), "needs a passphrase, found an empty one")
-    private = ec.generate_private_key(ec.SECP256R1())
     create_private(path, encrypted_pem(private, passphrase))
     return LocalKey(private)
