@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from cachemind.errors import BrokerError, InvalidSetting
+from cachemind.receipts import SYSTEM_NAMESPACE
 from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.broker.java import find_java
@@ -51,6 +52,8 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
     The listening sockets live as long as `open_sockets`. Raises: `InvalidSetting`.
     """
     _require_upstream(settings)
+    _require_own_namespace(settings)
+    _require_log_dir(settings)
     listeners, urls = _listen(settings, open_sockets)
     _own_metrics(settings, open_sockets)
     children: list[Child] = []
@@ -62,6 +65,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
     children.append(_role(settings, "materializer", RANK_MATERIALIZER, environ))
     if settings.audit_mode:
         children.append(_role(settings, "signer", RANK_SIGNER, environ))
+        children.append(_role(settings, "receipts", RANK_SIGNER, environ))
     children.extend(_workers(settings, listeners, environ))
     return Plan(settings=settings, children=tuple(children), urls=urls)
 
@@ -69,6 +73,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
 def plan_gateway(settings: Settings, open_sockets: ExitStack) -> Plan:
     """Return the plan of `cachemind gateway`: its workers alone."""
     _require_upstream(settings)
+    _require_own_namespace(settings)
     listeners, urls = _listen(settings, open_sockets)
     _own_metrics(settings, open_sockets)
     workers = _workers(settings, listeners, _environ(settings))
@@ -79,6 +84,24 @@ def _require_upstream(settings: Settings) -> None:
     if not settings.upstream:
         raise InvalidSetting(
             "--upstream", "name the model server, for example http://127.0.0.1:11434"
+        )
+
+
+def _require_own_namespace(settings: Settings) -> None:
+    if settings.namespace == SYSTEM_NAMESPACE:
+        raise InvalidSetting(
+            "CACHEMIND_NAMESPACE",
+            f"{SYSTEM_NAMESPACE} is the installation's own and is not served",
+        )
+
+
+def _require_log_dir(settings: Settings) -> None:
+    """Demand the folder of audit mode where it is on, and only there."""
+    if settings.audit_mode:
+        _ = settings.keys_dir
+    elif settings.log_dir is not None:
+        raise InvalidSetting(
+            "CACHEMIND_LOG_DIR", "is the folder of audit mode, which is off"
         )
 
 

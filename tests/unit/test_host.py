@@ -38,12 +38,31 @@ def test_audit_mode_brings_a_signer_that_ends_after_what_it_signs(
         "bootstrap.servers": "127.0.0.1:1",
         "port": "0",
         "data_dir": str(tmp_path),
-        "log_dir": str(tmp_path / "audit"),
-        "audit_mode": str(audit_mode).lower(),
     }
+    if audit_mode:
+        flags |= {"audit_mode": "true", "log_dir": str(tmp_path / "audit")}
     with ExitStack() as opened:
         plan = plan_serve(read_settings({}, flags=flags), opened)
     ranks = {child.name: child.rank for child in plan.children}
-    assert ("signer" in ranks) is audit_mode
+    assert ("signer" in ranks) is ("receipts" in ranks) is audit_mode
     if audit_mode:
         assert ranks["signer"] > max(ranks["gateway-0"], ranks["materializer"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        pytest.param({"audit_mode": "true"}, "CACHEMIND_LOG_DIR", id="no-folder"),
+        pytest.param({"log_dir": "x"}, "CACHEMIND_LOG_DIR", id="folder-for-nothing"),
+        pytest.param(
+            {"namespace": "cachemind.system"}, "CACHEMIND_NAMESPACE", id="our-own"
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_said_at_the_start(
+    tmp_path: Path, flags: dict[str, str], name: str
+) -> None:
+    given = {"upstream": "http://127.0.0.1:1", "data_dir": str(tmp_path), **flags}
+    with ExitStack() as opened, pytest.raises(InvalidSetting) as caught:
+        plan_serve(read_settings({}, flags=given), opened)
+    assert caught.value.name == name

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final, Protocol, cast
 
+from cachemind_services.cli import audit_keys, audit_show
+
 
 class Action(Protocol):
     """What the module of an action offers."""
@@ -16,7 +18,7 @@ class Action(Protocol):
         ...
 
 
-_ACTIONS: Final[tuple[object, ...]] = ()
+_ACTIONS: Final[tuple[object, ...]] = (audit_show, audit_keys)
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -32,6 +32,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_settings(signer, AUDIT)
     signer.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     signer.set_defaults(run=run_signer)
+    requests = commands.add_parser(
+        "requests", help="answer the commands of Kafka-native clients"
+    )
+    add_settings(requests, MATERIALIZER)
+    requests.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
+    requests.set_defaults(run=run_requests)
     worker = commands.add_parser("gateway-worker")
     worker.add_argument("--fd", type=int, action="append", required=True)
     worker.add_argument("--number", type=int, required=True)
@@ -55,12 +61,16 @@ def run_signer(arguments: argparse.Namespace) -> int:
     """Sign until told to stop. Exit 0; 1 where no key may sign, 3 by the watchdog."""
     end_on_sigterm()
     # Imported here: the other commands must not pay for Faust.
-    from cachemind_services.bootstrap import signer
+    from cachemind_services.bootstrap import first_keys, signer
     from cachemind_services.metric_files import share_as
 
     share_as("signer")
     tune_collector()
-    return signer.run(settings_from(arguments), arguments.failpoint)
+    settings = settings_from(arguments)
+    told = first_keys.make_first_keys(settings)
+    if told is not None:
+        print(f"audit: {told}", flush=True)
+    return signer.run(settings, arguments.failpoint)
 
 
 def run_receipts(arguments: argparse.Namespace) -> int:
@@ -70,6 +80,18 @@ def run_receipts(arguments: argparse.Namespace) -> int:
 
     tune_collector()
     return receipts.run(settings_from(arguments))
+
+
+def run_requests(arguments: argparse.Namespace) -> int:
+    """Answer commands until told to stop. Exit 0, or 3 where the group gave up."""
+    end_on_sigterm()
+    # Imported here: the other commands must not pay for Faust.
+    from cachemind_services.bootstrap import requests
+    from cachemind_services.metric_files import share_as
+
+    share_as("requests")
+    tune_collector()
+    return requests.run(settings_from(arguments), arguments.failpoint)
 
 
 def run_worker(arguments: argparse.Namespace) -> int:

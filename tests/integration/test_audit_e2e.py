@@ -1,0 +1,206 @@
+"""Audit mode as application, operator and auditor see it, on the real Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.integration.serving import Serving, eventually, run_cli, serving
+from tests.upstreams import ScriptedUpstream, served
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+TRACE = "x-cachemind-trace"
+
+
+@dataclass(frozen=True)
+class AuditHost:
+    serving: Serving
+    log_dir: Path
+    upstream: str
+
+    @property
+    def url(self) -> str:
+        return self.serving.url
+
+    @property
+    def client(self) -> OpenAI:
+        return OpenAI(base_url=self.url + "/v1", api_key="sk-audit", max_retries=0)
+
+    def receipts(self, trace: str) -> dict[str, Any]:
+        """Return the answer about a trace, once there is one."""
+        answer = httpx.get(f"{self.url}/v1/receipts/{trace}?wait=20s", timeout=40)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditHost]:
+    data, log_dir = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("audit")
+    flags = ("--audit-mode", "--log-dir", str(log_dir), "--encoder", "off")
+    with (
+        served(ScriptedUpstream()) as upstream,
+        serving(upstream, data, *flags) as running,
+    ):
+        yield AuditHost(running, log_dir, upstream)
+
+
+def asked(host: AuditHost, question: str, **more: Any) -> Any:
+    """Return the raw answer of the real client."""
+    return host.client.chat.completions.with_raw_response.create(
+        model="m", messages=[{"role": "user", "content": question}], **more
+    )
+
+
+def test_an_answer_has_receipts_that_verify_offline(
+    host: AuditHost, tmp_path: Path
+) -> None:
+    for outcome in ("miss", "hit_exact"):
+        answer = asked(host, "Why is the sky blue?")
+        assert answer.headers["x-cachemind-outcome"] == outcome
+        found = host.receipts(answer.headers[TRACE])
+        kinds = [one["receipt"]["kind"] for one in found["receipts"]]
+        assert kinds[0] == "reads"
+        item = found["receipts"][0]["receipt"]["items"][0]
+        assert item["outcome"] == outcome
+        assert item["prompt_hash"] == answer.headers["x-cachemind-prompt-hash"]
+        saved, keys = tmp_path / "evidence.json", tmp_path / "keys.json"
+        saved.write_text(json.dumps(found))
+        keys.write_bytes((host.log_dir / "keys.json").read_bytes())
+        shown = run_cli(
+            "audit", "show", "--evidence", str(saved), "--keys", str(keys), "--json"
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert json.loads(shown.stdout)["outcome"] == "ok"
+
+
+def test_changed_evidence_is_told_from_sound_evidence(
+    host: AuditHost, tmp_path: Path
+) -> None:
+    answer = asked(host, "Why is the grass green?")
+    found = host.receipts(answer.headers[TRACE])
+    path = found["receipts"][0]["cut"]["inclusion"]["path"]
+    path[0] = path[0][::-1]
+    saved = tmp_path / "evidence.json"
+    saved.write_text(json.dumps(found))
+    keys = str(host.log_dir / "keys.json")
+    shown = run_cli("audit", "show", "--evidence", str(saved), "--keys", keys)
+    assert shown.returncode == 1
+    assert "checkpoint-root" in shown.stdout
+    assert "TAMPERED" in shown.stdout
+
+
+def test_show_asks_the_gateway_by_trace(host: AuditHost) -> None:
+    trace = asked(host, "Why is snow white?").headers[TRACE]
+    shown = run_cli(
+        "audit", "show", trace, "--url", host.url, "--log-dir", str(host.log_dir)
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "miss" in shown.stdout
+    assert shown.stdout.splitlines()[-1].startswith("OK: ")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_prefers_to_wait_gets_a_signature(host: AuditHost, stream: bool) -> None:
+    for outcome in ("miss", "hit_exact"):
+        answer = asked(
+            host,
+            f"Does it stream? {stream}",
+            stream=stream,
+            extra_headers={"prefer": "wait=20"},
+        )
+        assert answer.headers["x-cachemind-outcome"] == outcome
+        assert answer.headers["preference-applied"] == "wait=20"
+        assert answer.headers["x-cachemind-signature"].startswith('keyid="')
+        if stream:
+            parts = [chunk for chunk in answer.parse() if chunk.choices]
+            assert len(parts) > 1
+        found = host.receipts(answer.headers[TRACE])
+        signed = [
+            f'keyid="{one["signature"]["key_id"]}", sig=:{one["signature"]["value"]}:, '
+            f"partition={one['partition']}, seq={one['seq']}"
+            for one in found["receipts"]
+        ]
+        assert answer.headers["x-cachemind-signature"] in signed
+
+
+def test_a_path_of_another_kind_has_a_receipt_too(host: AuditHost) -> None:
+    answer = httpx.get(host.url + "/v1/models")
+    [found] = host.receipts(answer.headers[TRACE])["receipts"]
+    assert found["receipt"]["items"][0]["outcome"] == "bypass"
+
+
+def test_another_namespace_gets_404(host: AuditHost, tmp_path: Path) -> None:
+    trace = asked(host, "Whose is it?").headers[TRACE]
+    host.receipts(trace)
+    flags = ("--encoder", "off", "--namespace", "other", "--audit-mode")
+    kafka = _bootstrap(host)
+    with serving(
+        host.upstream,
+        tmp_path,
+        *flags,
+        "--log-dir",
+        str(host.log_dir),
+        "--bootstrap-servers",
+        kafka,
+    ) as other:
+        own = httpx.get(other.url + "/v1/models").headers[TRACE]
+        asked_s = "?wait=20s"
+        mine = httpx.get(f"{other.url}/v1/receipts/{own}{asked_s}", timeout=40)
+        assert mine.status_code == 200
+        theirs = httpx.get(f"{other.url}/v1/receipts/{trace}?wait=1s")
+        assert theirs.status_code == 404
+
+
+def _bootstrap(host: AuditHost) -> str:
+    status = run_cli(
+        "broker",
+        "status",
+        "--data-dir",
+        str(host.serving.data_dir / "broker"),
+        "--json",
+    )
+    found: str = json.loads(status.stdout)["bootstrap_servers"]
+    return found
+
+
+def test_nothing_unlogged_is_served_while_kafka_is_away(tmp_path: Path) -> None:
+    flags = ("--audit-mode", "--log-dir", str(tmp_path / "audit"), "--encoder", "off")
+    with (
+        served(ScriptedUpstream()) as upstream,
+        serving(upstream, tmp_path / "data", *flags) as running,
+    ):
+        host = AuditHost(running, tmp_path / "audit", upstream)
+        assert asked(host, "Is it there?").headers["x-cachemind-outcome"] == "miss"
+        broker = running.pid_of("broker")
+        os.kill(broker, signal.SIGSTOP)
+        running.kill_kafka(broker)
+        try:
+            for _ in range(3):
+                chat = httpx.post(
+                    host.url + "/v1/chat/completions",
+                    json={
+                        "model": "m",
+                        "messages": [{"role": "user", "content": "Is it there?"}],
+                    },
+                    timeout=30,
+                )
+                assert chat.status_code == 503
+                assert chat.json()["error"]["code"] == "wal_unavailable"
+            assert httpx.get(host.url + "/v1/models", timeout=30).status_code == 503
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        eventually(lambda: httpx.get(host.url + "/v1/models").status_code == 200, 60)
+        began = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - began < 10
