@@ -26,6 +26,7 @@ from cachemind_services.bootstrap.log import (
     open_views,
     topics_of,
 )
+from cachemind_services.bootstrap.log_end import records_end
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
 from cachemind_services.bootstrap.receipts import open_receipt_view
@@ -37,6 +38,9 @@ logger = logging.getLogger(__name__)
 START_DEADLINE_S: Final = 5.0
 WAIT_S: Final = 2.0
 """For the log to say where it ends: a stop waits for an answer under way."""
+
+MOST_MARKERS: Final = 10
+"""Transactions' markers that the log may end with: a crash leaves another each."""
 
 MS_PER_S: Final = 1_000
 
@@ -99,11 +103,14 @@ def _scratch(settings: Settings) -> Path:
 def log_ends(
     reader: LogReader, partitions: int
 ) -> Callable[[], Mapping[Partition, Offset]]:
-    """Return a function that asks for the end of every partition."""
+    """Return a function that asks where the records of every partition end."""
+
+    def end(number: Partition) -> Offset:
+        behind = Offset(max(0, reader.bounds(number)[1] - MOST_MARKERS))
+        return records_end(reader, number, behind)
 
     def ends() -> Mapping[Partition, Offset]:
-        numbers = map(Partition, range(partitions))
-        return {number: reader.bounds(number)[1] for number in numbers}
+        return {number: end(number) for number in map(Partition, range(partitions))}
 
     return ends
 

@@ -28,7 +28,17 @@ from cachemind.errors import (
 )
 from cachemind.events import RolledBack
 from cachemind.ports import LogRecord, StoreView
-from cachemind.types import EMPTY, EventId, ExactKey, Lsn, Namespace, Offset, Version
+from cachemind.types import (
+    EMPTY,
+    EventId,
+    ExactKey,
+    Lsn,
+    Namespace,
+    Offset,
+    Partition,
+    Version,
+)
+from cachemind_services.bootstrap.log_end import records_end
 
 REHEARSAL_S: Final = 25.0
 """How long one rehearsal may take: somebody waits for it, and others behind."""
@@ -63,13 +73,19 @@ class StoredPast:
         self._elsewhere = elsewhere
         self._rehearsal_s = rehearsal_s
 
+    @property
+    def partition(self) -> Partition:
+        """Return the WAL partition."""
+        return self._sources.partition
+
     def catch_up(self) -> Offset:
         """Show what is folded by now; return the applied offset."""
         return self._view.catch_up()
 
     def log_end(self) -> Offset:
         """Return the offset after the last record. Raises: `LogUnavailable`."""
-        return self._sources.log.bounds(self._sources.partition)[1]
+        above = Offset(self._view.applied() + 1)
+        return records_end(self._sources.log, self._sources.partition, above)
 
     def state(self, namespace: Namespace) -> NamespaceState:
         """Return the folded state."""
