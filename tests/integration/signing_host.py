@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Event, Thread
 
 from confluent_kafka import Producer
 
@@ -25,13 +26,21 @@ from cachemind.codec.cuts import (
     encode_key_event,
     encode_signed_key_event,
 )
-from cachemind.codec.receipts import decode_receipt, decode_signed_receipt
+from cachemind.codec.receipts import (
+    decode_receipt,
+    decode_signed_receipt,
+    encode_receipt,
+    encode_signed_receipt,
+)
 from cachemind.core.audit_findings import Finding, Severity
 from cachemind.core.audit_verify import AuditLog, Summary, Verification
 from cachemind.core.audit_wal import WalJoin, WalRecord
 from cachemind.core.key_event_record import policy_of
-from cachemind.core.partitioner import partition_of
-from cachemind.core.receipt_chain import key_event_signing_input
+from cachemind.core.merkle import leaf_hash
+from cachemind.core.receipt_chain import (
+    key_event_signing_input,
+    receipt_signing_input,
+)
 from cachemind.core.topics import Mode, topics
 from cachemind.events import Body, PolicyChanged
 from cachemind.ports import LogRecord
@@ -42,7 +51,9 @@ from cachemind.receipts import (
     KeyEvent,
     KeyRole,
     Receipt,
+    Seq,
     SignedKeyEvent,
+    SignedReceipt,
 )
 from cachemind.types import Lsn, Namespace, Offset, Partition, Principal
 from cachemind_services.broker import EmbeddedBroker
@@ -268,9 +279,9 @@ class SignedLog:
         cuts = [leaf for leaf in self.leaves() if isinstance(leaf, Cut)]
         return cuts[-1] if cuts else None
 
-    def is_signed(self) -> bool:
+    def is_signed(self, partitions: Sequence[Partition] | None = None) -> bool:
         """Return whether the last record of each partition has a receipt."""
-        for partition in self.partitions:
+        for partition in self.partitions if partitions is None else partitions:
             records = self.records(self.wal, partition)
             if not records:
                 continue
@@ -294,6 +305,77 @@ class SignedLog:
         """Return once every record has a receipt and every receipt is under a cut."""
         eventually(self.is_signed, timeout_s)
         eventually(self.is_cut, timeout_s)
+
+    def wait_first_cut(self) -> None:
+        """Return once there is a cut."""
+        eventually(lambda: self.last_cut() is not None, 60)
+
+    def wait_key_events(self, count: int) -> None:
+        """Return once the log of cuts has so many key events, or more."""
+
+        def there() -> bool:
+            found = [one for one in self.leaves() if isinstance(one, SignedKeyEvent)]
+            return len(found) >= count
+
+        eventually(there, 60)
+
+    def wait_signing_by(self, name: str) -> None:
+        """Return once the last receipt of every partition is signed by a key."""
+        key_id = key_named(name).key_id
+        eventually(
+            lambda: all(self.receipts(p)[-1].key_id == key_id for p in self.partitions),
+            60,
+        )
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Append as long as the block runs, a few hundred events a second."""
+        enough = Event()
+
+        def flood() -> None:
+            while not enough.wait(0.02):
+                self.append_some(10)
+
+        thread = Thread(target=flood)
+        thread.start()
+        try:
+            yield
+        finally:
+            enough.set()
+            thread.join()
+
+    # ---- what others do to it -------------------------------------------------------
+
+    def forge_receipt(self, partition: Partition) -> None:
+        """Append a receipt that follows on, of a record that is signed already."""
+        record = self.records(self.audit, partition)[-1]
+        signed = decode_signed_receipt(record.value or b"")
+        last = decode_receipt(signed.receipt)
+        receipt = encode_receipt(
+            replace(
+                last,
+                seq=Seq(last.seq + 1),
+                previous=leaf_hash(signed.receipt),
+                source=Lsn(partition, Offset(last.source.offset + 1)),
+            )
+        )
+        signature = key_named("receipt-1").sign(receipt_signing_input(receipt))
+        value = encode_signed_receipt(
+            SignedReceipt(receipt=receipt, signature=signature)
+        )
+        self._produce(self.topics.audit.name, value, partition)
+
+    def forge_cut(self) -> None:
+        """Append the last cut once more."""
+        value = self._cuts()[-1].value
+        self._produce(self.topics.audit_cuts.name, value or b"", Partition(0))
+
+    def _produce(self, topic: str, value: bytes, partition: Partition) -> None:
+        producer = Producer(self.kafka)
+        producer.produce(topic, value, partition=partition)
+        assert producer.flush(30) == 0
+
+    # ---- the verdict ----------------------------------------------------------------
 
     def verified(self) -> tuple[Sequence[Finding], Summary]:
         """Verify everything by public keys, beside the WAL; return what is wrong."""
@@ -333,11 +415,6 @@ class SignedLog:
             for record in self.records(self.wal, partition)
         ]
         return WalJoin(partition, Offset(0), iter(records), CODEC.decode)
-
-
-def home(namespace: Namespace, partitions: int) -> Partition:
-    """Return the partition that a namespace's events are in."""
-    return partition_of(namespace.encode(), partitions)
 
 
 @contextmanager

@@ -103,6 +103,30 @@ class MemoryLog:
         """Return how many appends are kept in flight."""
         return len(self._held)
 
+    def append_at(
+        self, partition: Partition, records: Sequence[tuple[bytes, bytes, Headers]]
+    ) -> Sequence[Lsn]:
+        """Return where (key, value, headers) are now, whatever the keys.
+
+        Raises: `LogUnavailable`.
+        """
+        with self._changed:
+            log = self._at(partition)
+            first = log.end
+            for key, value, headers in records:
+                log.records.append(
+                    LogRecord(
+                        lsn=Lsn(partition, Offset(log.end)),
+                        key=key,
+                        value=value,
+                        headers=headers,
+                        timestamp_ms=self._clock.now_ns() // _NS_PER_MS,
+                    )
+                )
+                log.end += 1
+            self._changed.notify_all()
+        return [Lsn(partition, Offset(at)) for at in range(first, log.end)]
+
     def leave_gap(self, partition: Partition, offsets: int = 1) -> None:
         """Use up offsets without a record, as a transaction marker does."""
         with self._changed:

@@ -58,7 +58,8 @@ class FollowedReceipts:
         """
         try:
             records, _, end = last_records(audit, self.partition)
-            there = receipt_of(records[-1]).receipt.seq + 1 if records else 0
+            seqs = [receipt_of(record).receipt.seq for record in records]
+            there = max(seqs, default=-1) + 1
             if there < self._covered:
                 raise AuditBroken(
                     f"partition {self.partition}",
