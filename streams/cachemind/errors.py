@@ -310,6 +310,10 @@ class AuditBroken(CacheError):
         self.problem = problem
 
 
+class WitnessRefused(CacheError):
+    """A witness does not sign, or what it should have signed does not hold."""
+
+
 # ---- processes ----------------------------------------------------------------------
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,3 +206,38 @@ def test_nothing_unlogged_is_served_while_kafka_is_away(tmp_path: Path) -> None:
         began = time.monotonic()
         assert running.stop() == 0
         assert time.monotonic() - began < 10
+
+
+def test_the_topics_are_exported_as_text_and_a_witness_signs_what_it_saw(
+    host: AuditHost, tmp_path: Path
+) -> None:
+    host.receipts(asked(host, "What is on the topics?").headers[TRACE])
+    kafka = ("--bootstrap-servers", _bootstrap(host))
+    out, keys = tmp_path / "dump.jsonl", tmp_path / "keys.json"
+    done = run_cli("audit", "export", "--with-wal", "--out", str(out), *kafka)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    counts = Counter(line["topic"] for line in lines)
+    assert counts["cachemind.audit"] > 0
+    # Receipts may be a moment behind, never ahead.
+    assert counts["cachemind.audit"] <= counts["cachemind.wal"]
+    assert counts["cachemind.audit.cuts"] > 2
+    assert all(base64.b64decode(line["value"]) for line in lines)
+
+    files = ("--witness-key", str(tmp_path / "w.pem"), "--name", "w.example/w1")
+    made = run_cli("audit", "witness", "init", *files)
+    pinned = json.loads((host.log_dir / "keys.json").read_text())
+    keys.write_text(json.dumps({**pinned, "witnesses": [json.loads(made.stdout)]}))
+    memory = ("--memory", str(tmp_path / "seen"), "--keys", str(keys))
+    for _ in range(2):
+        note = tmp_path / "cut.txt"
+        done = run_cli(
+            "audit", "witness", "cosign", *files, *memory, *kafka, "--out", str(note)
+        )
+        assert done.returncode == 0, done.stderr
+        checked = run_cli("audit", "witness", "check", str(note), "--keys", str(keys))
+        assert checked.returncode == 0, checked.stderr
+        assert checked.stdout.startswith("w.example/w1  ")
+    unpinned = str(host.log_dir / "keys.json")
+    refused = run_cli("audit", "witness", "check", str(note), "--keys", unpinned)
+    assert refused.returncode == 1

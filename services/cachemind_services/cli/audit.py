@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Final, Protocol, cast
 
-from cachemind_services.cli import audit_keys, audit_show
+from cachemind_services.cli import (
+    audit_export,
+    audit_keys,
+    audit_show,
+    audit_witness,
+)
 
 
 class Action(Protocol):
@@ -18,7 +23,12 @@ class Action(Protocol):
         ...
 
 
-_ACTIONS: Final[tuple[object, ...]] = (audit_show, audit_keys)
+_ACTIONS: Final[tuple[object, ...]] = (
+    audit_show,
+    audit_export,
+    audit_keys,
+    audit_witness,
+)
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -64,6 +64,9 @@ AUDIT: Final = tuple(
 )
 """For the processes that sign receipts and keep them."""
 
+AUDIT_LOG: Final = ("data_dir", "topic_prefix", "partitions", "production")
+"""For who only reads the audit topics."""
+
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")
 
