@@ -42,6 +42,7 @@ class Place:
     prefix: str
     partitions: int
     keys: str
+    data_dir: str
     failpoint: str = ""
     patience_s: int = 60
 
@@ -51,6 +52,7 @@ class Place:
             "bootstrap.servers": self.bootstrap_servers,
             "topic_prefix": self.prefix,
             "partitions": str(self.partitions),
+            "data_dir": self.data_dir,
             "watchdog_s": str(self.patience_s),
         }
         return read_settings({}, flags=flags)

@@ -151,9 +151,10 @@ class SignedLog:
 
     # ---- processes ------------------------------------------------------------------
 
-    def start(self, failpoint: str = "") -> Process:
-        """Start a signer, which dies at `failpoint`."""
-        place = replace(self.place, failpoint=failpoint)
+    def start(self, failpoint: str = "", host: str = "host") -> Process:
+        """Start the signer of a host, which dies at `failpoint`."""
+        data_dir = str(self._folder / host)
+        place = replace(self.place, failpoint=failpoint, data_dir=data_dir)
         process = Process(place, self._folder / "signer.log")
         self._opened.callback(process.close)
         return process
@@ -433,6 +434,7 @@ def signed_log(
         prefix=prefix,
         partitions=partitions,
         keys=str(keys),
+        data_dir=str(folder / "host"),
         patience_s=patience_s,
     )
     with ExitStack() as opened:

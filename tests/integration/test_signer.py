@@ -124,7 +124,7 @@ def test_a_signer_that_was_frozen_cannot_add_what_another_has_signed(
     log.wait_signed()
     log.append_some(3)
     frozen.freeze()
-    other = log.start()
+    other = log.start(host="other")
     log.append_some(300)
     log.wait_signed()
     frozen.thaw()

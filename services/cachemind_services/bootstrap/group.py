@@ -37,6 +37,11 @@ def known_host_id(settings: Settings) -> str | None:
     return host_id(settings) if _id_path(settings).exists() else None
 
 
+def signer_name(settings: Settings) -> str:
+    """Return the name of this host's signer in the group of all signers."""
+    return f"signer-{host_id(settings)}"
+
+
 def _id_path(settings: Settings) -> Path:
     return settings.data_dir / "store" / "id"
 

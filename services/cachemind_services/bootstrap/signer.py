@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.file_lock import exclusive
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_transaction import KafkaSoleWriter
@@ -27,6 +28,7 @@ from cachemind.receipts import LogId
 from cachemind.types import Partition
 from cachemind_services.audit_metrics import PrometheusAuditMetrics
 from cachemind_services.bootstrap.checkpoints import dying_at
+from cachemind_services.bootstrap.group import signer_name
 from cachemind_services.bootstrap.keys import HeldByProcess
 from cachemind_services.bootstrap.log import (
     codec_of,
@@ -59,13 +61,19 @@ def run(settings: Settings, failpoint: str = "") -> int:
     """Sign with the keys that the settings name until SIGTERM; return the exit code.
 
     The process dies where it reaches `failpoint`, for tests.
-    Raises: `InvalidSetting`, `TopicMisconfigured`, `LogUnavailable`, `LogRejected`.
+    Raises: `InvalidSetting`, `StoreLocked` (another signer of this host runs),
+    `TopicMisconfigured`, `LogUnavailable`, `LogRejected`.
     """
     pinned = read_pinned(pinned_path(settings))
     identify(settings)
-    with closing(HeldByProcess(settings)) as held:
+    with _claim(settings), closing(HeldByProcess(settings)) as held:
         keys = SignerKeys(log_id=pinned.log_id, held=held, verify=verifier_of(pinned))
         return asyncio.run(sign(settings, keys, dying_at(failpoint)))
+
+
+def _claim(settings: Settings) -> AbstractContextManager[None]:
+    """Hold this host's name in the group. Raises: `StoreLocked`, `StoreUnavailable`."""
+    return exclusive(settings.data_dir / "signer.lock")
 
 
 async def sign(settings: Settings, keys: SignerKeys, failpoint: Failpoint) -> int:
@@ -127,6 +135,7 @@ class _Parts:
             kafka=self._kafka,
             wal_topic=wal,
             group=group,
+            instance=signer_name(settings),
             metrics=self._metrics,
             stop=stop,
             patience_s=settings.watchdog_s,

@@ -82,6 +82,14 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return True
 
 
+class _SilentThread(_Thread):
+    """One whose group is told of progress by others, in transactions."""
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        del offsets
+        return True
+
+
 class _Consumer(driver.Consumer):
     """Faust's consumer on our thread."""
 
@@ -101,16 +109,38 @@ class _Consumer(driver.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
 
+class _SilentConsumer(_Consumer):
+    """Ours, on a thread that commits nothing."""
+
+    def _new_consumer_thread(self) -> _SilentThread:
+        return _SilentThread(self, loop=self.loop, beacon=self.beacon)
+
+
 class _Transport(driver.Transport):
     """Faust's aiokafka transport with our consumer."""
 
     Consumer = _Consumer
 
 
-def build_app(settings: Mapping[str, str], group: str) -> faust.App:
+class _SilentTransport(driver.Transport):
+    """The same, of an app that commits nothing."""
+
+    Consumer = _SilentConsumer
+
+
+def build_app(
+    settings: Mapping[str, str],
+    group: str,
+    *,
+    commits: bool = True,
+    instance: str | None = None,
+) -> faust.App:
     """Return an app whose consumer joins `group` on the cluster of `settings`.
 
-    Call it inside the running event loop. `settings` has librdkafka's names.
+    Call it inside the running event loop. `settings` has librdkafka's names. Unless it
+    `commits`, the group's offsets are left to whoever commits them with their work.
+    With an `instance`, which no other member may have, it gets back at once what it
+    held before it died; others get it as late as without (KIP-345).
     Raises: `InvalidSetting`.
     """
     access = broker_access(settings)
@@ -119,6 +149,7 @@ def build_app(settings: Mapping[str, str], group: str) -> faust.App:
         broker=list(access.urls),
         broker_credentials=access.credentials,
         broker_client_id=access.client_id,
+        consumer_group_instance_id=instance,
         broker_commit_interval=COMMIT_INTERVAL_S,
         broker_session_timeout=SESSION_TIMEOUT_S,
         broker_heartbeat_interval=HEARTBEAT_S,
@@ -132,7 +163,8 @@ def build_app(settings: Mapping[str, str], group: str) -> faust.App:
         web_enabled=False,
         autodiscover=False,
     )
-    app.transport = _Transport(app.conf.broker_consumer, app)
+    transport = _Transport if commits else _SilentTransport
+    app.transport = transport(app.conf.broker_consumer, app)
     return app
 
 

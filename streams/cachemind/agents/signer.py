@@ -67,8 +67,9 @@ class SignerDeps:
 
     `signer_of` makes the signer of a partition, anew each time that it is given to
     this process, and `cutter_of` the cutter. `ends` tells where the receipts of each
-    partition end, as the next offset of the WAL. `kafka` has librdkafka's names. `stop` is set to end.
-    `patience_s`: `Watchdog`.
+    partition end, as the next offset of the WAL. `instance` is this process's name in
+    `group`, the same after a restart. `kafka` has librdkafka's names. `stop` is set to
+    end. `patience_s`: `Watchdog`.
     """
 
     signer_of: Callable[[Partition], PartitionSigner]
@@ -80,6 +81,7 @@ class SignerDeps:
     kafka: Mapping[str, str]
     wal_topic: str
     group: str
+    instance: str
     metrics: AuditMetrics
     stop: asyncio.Event
     patience_s: float = PATIENCE_S
@@ -142,7 +144,9 @@ class Signer:
         """Learn the keys, then sign until Faust or a partition gives up."""
         deps = self._deps
         app = HostedApp(
-            lambda: wal_app(deps.kafka, deps.group, deps.wal_topic, self._accept),
+            lambda: wal_app(
+                deps.kafka, deps.group, deps.wal_topic, self._accept, deps.instance
+            ),
             deps.wal_topic,
             lambda: self._asking_thread.run(deps.wal.bounds, CUTTING),
         )

@@ -24,13 +24,17 @@ class Accept(Protocol):
 
 
 def wal_app(
-    settings: Mapping[str, str], group: str, topic: str, accept: Accept
+    settings: Mapping[str, str],
+    group: str,
+    topic: str,
+    accept: Accept,
+    instance: str | None = None,
 ) -> faust.App:
     """Return an app whose one agent gives every event of `topic` to `accept`.
 
     Raises: `InvalidSetting`.
     """
-    app = build_app(settings, group)
+    app = build_app(settings, group, instance=instance)
 
     async def materialize(stream: StreamT[bytes]) -> None:
         unacked = cast(faust.Stream[bytes], stream).noack()
