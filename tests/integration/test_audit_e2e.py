@@ -241,3 +241,26 @@ def test_the_topics_are_exported_as_text_and_a_witness_signs_what_it_saw(
     unpinned = str(host.log_dir / "keys.json")
     refused = run_cli("audit", "witness", "check", str(note), "--keys", unpinned)
     assert refused.returncode == 1
+
+
+def test_a_sealed_copy_of_the_receipts_is_kept_here(host: AuditHost) -> None:
+    host.receipts(asked(host, "Is it sealed?").headers[TRACE])
+    where = ("--log-dir", str(host.log_dir))
+
+    def outcome() -> str:
+        found = json.loads(run_cli("audit", "sealed", "check", *where, "--json").stdout)
+        assert sum(one["records"] for one in found["files"]) > 0
+        said: str = found["outcome"]
+        return said
+
+    # A record that is being written is not whole yet.
+    eventually(lambda: outcome() == "ok")
+    before = _keys(host.log_dir)
+    assert run_cli("audit", "sealed", "rotate", *where).returncode == 0
+    host.receipts(asked(host, "And under a new key?").headers[TRACE])
+    eventually(lambda: outcome() == "ok")
+    assert len(_keys(host.log_dir)) == len(before) + 1
+
+
+def _keys(log_dir: Path) -> list[Path]:
+    return list((log_dir / "keys").glob("seal-*.key"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,8 @@ from cachemind.adapters.rocks_receipts import (
     RocksReceiptView,
     forget_index,
 )
-from cachemind.agents.receipt_follower import ReceiptFollower
+from cachemind.adapters.sealed_receipts import SealedReceipts
+from cachemind.agents.receipt_follower import ReceiptFollower, Seal, seal_nothing
 from cachemind.errors import StoreMismatch
 from cachemind_services.bootstrap.log import identify, kafka_of, topics_of
 from cachemind_services.settings import Settings
@@ -42,13 +43,27 @@ def run(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     kafka, topics = kafka_of(settings), topics_of(settings)
-    with (
-        closing(_open_index(settings, log)) as index,
-        closing(KafkaReader(kafka, topics.audit.name, request_s=WAIT_S)) as receipts,
-        closing(KafkaReader(kafka, topics.audit_cuts.name, request_s=WAIT_S)) as cuts,
-    ):
-        ReceiptFollower(index, receipts, cuts, stop).run()
+    with ExitStack() as closers:
+        index = closers.enter_context(closing(_open_index(settings, log)))
+        receipts, cuts = (
+            closers.enter_context(
+                closing(KafkaReader(kafka, spec.name, request_s=WAIT_S))
+            )
+            for spec in (topics.audit, topics.audit_cuts)
+        )
+        seal = _seal(settings, index, closers)
+        ReceiptFollower(index, receipts, cuts, stop, seal).run()
     return 0
+
+
+def _seal(settings: Settings, index: RocksReceiptIndex, closers: ExitStack) -> Seal:
+    """Return what keeps the sealed copy, where there is a folder for it."""
+    if settings.log_dir is None:
+        return seal_nothing
+    sealed = SealedReceipts(
+        settings.sealed_dir, settings.keys_dir, index.receipt_offsets()
+    )
+    return closers.enter_context(closing(sealed)).seal
 
 
 def open_receipt_view(settings: Settings, scratch: Path) -> RocksReceiptView | None:

@@ -8,6 +8,7 @@ from typing import Final, Protocol, cast
 from cachemind_services.cli import (
     audit_export,
     audit_keys,
+    audit_sealed,
     audit_show,
     audit_witness,
 )
@@ -27,6 +28,7 @@ _ACTIONS: Final[tuple[object, ...]] = (
     audit_show,
     audit_export,
     audit_keys,
+    audit_sealed,
     audit_witness,
 )
 

@@ -19,7 +19,7 @@ CUTS: Final = Partition(0)
 Seal = Callable[[Sequence[LogRecord]], None]
 
 
-def _seal_nothing(_: Sequence[LogRecord]) -> None:
+def seal_nothing(_: Sequence[LogRecord]) -> None:
     """Keep no copy."""
 
 
@@ -40,7 +40,7 @@ class ReceiptFollower:
         receipts: Topic,
         cuts: Topic,
         stop: threading.Event,
-        seal: Seal = _seal_nothing,
+        seal: Seal = seal_nothing,
     ) -> None:
         self._index = index
         self._receipts = receipts
