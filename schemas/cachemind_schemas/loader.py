@@ -25,7 +25,12 @@ CURRENT_VERSION: Final = "0.1.0"
 
 ROOT: Final = "Envelope"
 MANIFEST: Final = "SnapshotManifest"
-FAMILIES: Final = {"manifests": MANIFEST, "hosts": "HostRecord"}
+FAMILIES: Final = {
+    "manifests": MANIFEST,
+    "hosts": "HostRecord",
+    "commands": "Command",
+    "replies": "Reply",
+}
 """The folder of what is released, and the root, of each of our other records."""
 
 AUDIT: Final = (

@@ -63,6 +63,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
         children.append(_broker(settings))
     environ = _environ(settings)
     children.append(_role(settings, "materializer", RANK_MATERIALIZER, environ))
+    children.append(_role(settings, "requests", RANK_GATEWAY, environ))
     if settings.audit_mode:
         children.append(_role(settings, "signer", RANK_SIGNER, environ))
         children.append(_role(settings, "receipts", RANK_SIGNER, environ))

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.cli.main import parser
+from tests.integration.rollback_host import Shop
 from tests.integration.serving import run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
 
 README = Path(__file__).parents[2] / "README.md"
 PORT = "http://127.0.0.1:8080"
+KAFKA = "127.0.0.1:9092"
+VERSION = '"to_version": 127'
 
 
 def blocks(language: str) -> list[str]:
@@ -46,7 +50,7 @@ def test_each_command_that_is_shown_exists(block: str) -> None:
 @pytest.mark.broker
 @pytest.mark.model
 def test_the_applications_ten_lines_hit_the_second_time(tmp_path: Path) -> None:
-    [code] = blocks("python")
+    code = blocks("python")[0]
     assert PORT in code
     with (
         served(ScriptedUpstream()) as url,
@@ -61,3 +65,30 @@ def test_the_applications_ten_lines_hit_the_second_time(tmp_path: Path) -> None:
         assert first.removeprefix("miss ") == second.removeprefix("hit_exact ")
         done = run_cli("doctor", "--rebuild", f"--data-dir={tmp_path}")
         assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.broker
+def test_a_command_from_a_client_without_our_library_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = blocks("python")[1]
+    assert all(text in code for text in (KAFKA, VERSION))
+    monkeypatch.chdir(README.parent)
+    with (
+        served(ScriptedUpstream()) as url,
+        serving(url, tmp_path, "--encoder", "off") as host,
+        Shop(host.url) as shop,
+    ):
+        for number in range(3):
+            shop.put(f"question {number}", "answer")
+        shop.settle(3)
+        servers = EmbeddedBroker(tmp_path / "broker").status().bootstrap_servers
+        assert servers is not None
+        printed = io.StringIO()
+        mine = code.replace(KAFKA, servers).replace(VERSION, '"to_version": 2')
+        with contextlib.redirect_stdout(printed):
+            exec(mine, {})  # noqa: S102  # README's own words
+        answer = printed.getvalue()
+        assert "'status': 'committed'" in answer
+        assert "'new_version': 4" in answer
+        shop.settle(4)

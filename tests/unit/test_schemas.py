@@ -11,7 +11,7 @@ import avro.schema
 import pytest
 
 from cachemind import events
-from cachemind.core import hosts, snapshots
+from cachemind.core import commands, hosts, snapshots
 from cachemind.types import Lsn
 from cachemind_schemas import compat, release
 from cachemind_schemas.loader import (
@@ -45,8 +45,19 @@ RECORDS = [
     snapshots.SnapshotFile,
     hosts.HostRecord,
     hosts.HostCheckpoint,
+    commands.Command,
+    commands.Rollback,
+    commands.Reply,
+    commands.Problem,
+    commands.RollbackDone,
 ]
-ENUMS = [events.Outcome, events.SelectorKind, events.Verdict]
+ENUMS = [
+    events.Outcome,
+    events.SelectorKind,
+    events.Verdict,
+    commands.ProblemCode,
+    commands.RollbackState,
+]
 FROZEN = {
     "0.1.0": "b5e40c23bccfad2310f5e0c185c2f2655eb95b2646501cc4d9489d5c6cf5d694",
 }
@@ -57,6 +68,8 @@ FROZEN_OF = {
     "hosts": {
         "0.1.0": "6bcc8e7f352af7ada0c64970429baca01a6a1968afbf25a7ad42cfc881d745ef",
     },
+    "commands": {"0.1.0": "19a551a566b6b4bff79a16c6f810188d256a4ee05ba9a777fdd4b12c4e73d51d"},
+    "replies": {"0.1.0": "7a057c7f38f5fc326f157a370a7b272235a6cd34a59637c14a776efd2ebff151"},
 }
 
 

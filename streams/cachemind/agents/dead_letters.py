@@ -17,12 +17,19 @@ HEADER_PREFIX: Final = "cachemind-dlq-"
 ACK_TIMEOUT_S: Final = 30.0
 
 
+DeadLetter = tuple[bytes, bytes, Headers]
+"""Key, value and headers."""
+
+
 class Reason(StrEnum):
-    """Why a record cannot be folded, in one word: safe as a metric label."""
+    """Why a record cannot be folded or answered, in one word: a safe metric label."""
 
     UNDECODABLE = "undecodable"
     INVALID_EVENT = "invalid_event"
     MISPLACED = "misplaced"
+    INVALID_REQUEST = "invalid_request"
+    UNKNOWN_SCHEMA = "unknown_schema"
+    NO_REPLY = "no_reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,7 @@ class DeadLetters:
         self, writer: LogWriter, topic: str, ack_timeout_s: float = ACK_TIMEOUT_S
     ) -> None:
         self._writer = writer
-        self._topic = topic.encode()
+        self._topic = topic
         self._ack_timeout_s = ack_timeout_s
 
     def write(self, rejected: Sequence[Rejected]) -> None:
@@ -60,26 +67,7 @@ class DeadLetters:
             self._await(future)
 
     def _append(self, rejected: Rejected) -> Future[Lsn]:
-        value = rejected.record.value
-        return self._writer.append(
-            self._topic, b"" if value is None else value, self._headers(rejected)
-        )
-
-    def _headers(self, rejected: Rejected) -> Headers:
-        record = rejected.record
-        facts: list[tuple[str, bytes]] = [
-            ("topic", self._topic),
-            ("lsn", str(record.lsn).encode()),
-            ("reason", rejected.reason.value.encode()),
-            ("detail", rejected.detail.encode()),
-            ("timestamp-ms", str(record.timestamp_ms).encode()),
-        ]
-        if record.key is not None:
-            facts.append(("key", record.key))
-        if record.value is None:
-            facts.append(("null-value", b"true"))
-        ours = tuple((HEADER_PREFIX + name, fact) for name, fact in facts)
-        return record.headers + ours
+        return self._writer.append(*dead_letter(self._topic, rejected))
 
     def _await(self, future: Future[Lsn]) -> None:
         try:
@@ -88,3 +76,22 @@ class DeadLetters:
             raise LogUnavailable(
                 f"no dead-letter acknowledgement in {self._ack_timeout_s} s"
             ) from error
+
+
+def dead_letter(topic: str, rejected: Rejected) -> DeadLetter:
+    """Return key, value and headers of the dead letter of a record of `topic`."""
+    record, source = rejected.record, topic.encode()
+    facts: list[tuple[str, bytes]] = [
+        ("topic", source),
+        ("lsn", str(record.lsn).encode()),
+        ("reason", rejected.reason.value.encode()),
+        ("detail", rejected.detail.encode()),
+        ("timestamp-ms", str(record.timestamp_ms).encode()),
+    ]
+    if record.key is not None:
+        facts.append(("key", record.key))
+    if record.value is None:
+        facts.append(("null-value", b"true"))
+    ours = tuple((HEADER_PREFIX + name, fact) for name, fact in facts)
+    value = b"" if record.value is None else record.value
+    return source, value, record.headers + ours

@@ -1,0 +1,414 @@
+"""Answers the commands of one partition of `requests`, each once.
+
+1. *Taken over*: whoever answered this partition before is shut out, what it had open
+   is aborted, and it is asked anew where to go on. So two never answer one command.
+2. *Read*: where the answer goes, and what is asked. What cannot be read or answered
+   goes to the dead letters, with the offset after it: the partition goes on.
+3. *Decided*, by the same functions as over HTTP, once this host has folded all that
+   is on the log. What was done before, by the command's id, is not done again.
+4. *Appended*: the event, in a transaction of its own. Only the fold can say what came
+   of a rollback, and it sees committed records alone.
+5. *Answered*: the answer and the offset after the command, in one transaction.
+
+Whatever dies in between: the command is delivered again, found to be done by its id,
+and answered. Between 1 and 5 no other can append, so there is one event a command.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cachemind.agents.dead_letters import (
+    DeadLetter,
+    Reason,
+    Rejected,
+    dead_letter,
+)
+from cachemind.codec.commands import decode_command, encode_reply
+from cachemind.core.commands import (
+    CORRELATION_ID,
+    TRACEPARENT,
+    Address,
+    Command,
+    Problem,
+    Reply,
+    RollbackDone,
+    address_of,
+    done_of,
+    problem_of,
+    rehearsed,
+    running,
+    wish_of,
+)
+from cachemind.core.delta import Delta
+from cachemind.core.identifiers import (
+    RANDOM_BYTES,
+    SPAN_BYTES,
+    format_traceparent,
+    uuid7,
+)
+from cachemind.core.operation import hash_of
+from cachemind.core.rollback_goal import Done, PastLooks, Wish, decided, goal_of
+from cachemind.core.rollback_report import RollbackReport, Strategy
+from cachemind.core.state import NamespaceState
+from cachemind.errors import (
+    CacheError,
+    InvalidEvent,
+    LogRejected,
+    LogUnavailable,
+    UndecodableRecord,
+    UnknownSchema,
+)
+from cachemind.events import Envelope, RolledBack
+from cachemind.ports import Clock, Headers, LogRecord
+from cachemind.types import (
+    ID_BYTES,
+    EventId,
+    Lsn,
+    Namespace,
+    Offset,
+    Partition,
+    Principal,
+    TraceId,
+    Version,
+    WriterId,
+)
+
+log = logging.getLogger(__name__)
+
+PRINCIPAL: Final = Principal("kafka")
+"""Whoever may write to the topic of requests; who that is, the cluster's ACLs say."""
+
+CATCH_UP_S: Final = 5.0
+WAIT_S: Final = 20.0
+"""How long an answer waits for the fold; it says `running` after that."""
+
+POLL_S: Final = 0.01
+
+
+class Rehearsal(Protocol):
+    """What a rollback would do."""
+
+    @property
+    def delta(self) -> Delta:
+        """Return what differs."""
+        ...
+
+    @property
+    def replayed(self) -> int:
+        """Return the number of events replayed."""
+        ...
+
+    @property
+    def digest(self) -> int:
+        """Return the namespace's digest afterwards."""
+        ...
+
+
+class CommandPast(PastLooks, Protocol):
+    """The past of one partition's namespaces, of the newest state once caught up."""
+
+    @property
+    def partition(self) -> Partition:
+        """Return the WAL partition."""
+        ...
+
+    def catch_up(self) -> Offset:
+        """Show what is folded by now; return the applied offset."""
+        ...
+
+    def log_end(self) -> Offset:
+        """Return the offset after the last record. Raises: `LogUnavailable`."""
+        ...
+
+    def state(self, namespace: Namespace) -> NamespaceState:
+        """Return the folded state."""
+        ...
+
+    def rehearse(
+        self, namespace: Namespace, target: Version, strategy: Strategy
+    ) -> Rehearsal:
+        """Return what a rollback to `target` would do, validated."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class RequestSession(Protocol):
+    """One partition of `requests`, owned. Raises: `LogUnavailable`, `LogRejected`.
+
+    After an error it is owned no more: take it over again.
+    """
+
+    def take_over(self) -> Offset:
+        """Shut out whoever owned it; return the offset of the next command."""
+        ...
+
+    def refuses(self, reply_to: str) -> str | None:
+        """Return why no answer may go to that topic, None where it may."""
+        ...
+
+    def append(self, key: bytes, value: bytes, headers: Headers) -> Lsn:
+        """Return where an event is on the WAL, once committed."""
+        ...
+
+    def answer(
+        self, topic: str, key: bytes, value: bytes, headers: Headers, after: Offset
+    ) -> None:
+        """Commit an answer together with the next offset to read."""
+        ...
+
+    def bury(self, letter: DeadLetter, after: Offset) -> None:
+        """Commit a dead letter together with the next offset to read."""
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+class Encoder(Protocol):
+    """The writing half of the codec."""
+
+    def encode(self, envelope: Envelope) -> bytes:
+        """Return the event's record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandingDeps:
+    """What the answering of one partition stands on.
+
+    `topic` is that of the requests. `past` gives the past of a namespace's partition,
+    kept open by whoever gives it.
+    `failpoint` is called with each step's name.
+    """
+
+    session: RequestSession
+    topic: str
+    past: Callable[[Namespace], CommandPast]
+    codec: Encoder
+    clock: Clock
+    random: Callable[[int], bytes]
+    writer: WriterId
+    failpoint: Callable[[str], None]
+    catch_up_s: float = CATCH_UP_S
+    wait_s: float = WAIT_S
+
+
+class Commanding:
+    """Answers one partition's commands; on one thread."""
+
+    def __init__(self, deps: CommandingDeps) -> None:
+        self._deps = deps
+        self._next: Offset | None = None
+        self._seq = 0
+
+    def handle(self, record: LogRecord) -> None:
+        """Return once `record` is answered or buried, by us or by another before.
+
+        Raises: `LogUnavailable`; then hand it in again.
+        """
+        if self._next is None:
+            self._next = self._deps.session.take_over()
+            self._deps.failpoint("request.taken")
+        if record.lsn.offset < self._next:
+            return
+        try:
+            self._settle(record)
+        except BaseException:
+            self._next = None
+            raise
+        self._next = Offset(record.lsn.offset + 1)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._deps.session.close()
+
+    def _settle(self, record: LogRecord) -> None:
+        session, after = self._deps.session, Offset(record.lsn.offset + 1)
+        try:
+            address, command = self._read(record)
+        except _Unanswerable as error:
+            log.warning("command at %s: %s", record.lsn, error)
+            session.bury(self._letter(error.rejected), after)
+            return
+        reply = self._reply(address, command)
+        self._deps.failpoint("request.done")
+        try:
+            self._answer(address, reply, after)
+        except LogRejected as error:
+            log.warning("command at %s: %s", record.lsn, error)
+            session.take_over()
+            rejected = _rejected(record, Reason.NO_REPLY, str(error))
+            session.bury(self._letter(rejected), after)
+        self._deps.failpoint("request.answered")
+
+    def _letter(self, rejected: Rejected) -> DeadLetter:
+        return dead_letter(self._deps.topic, rejected)
+
+    def _answer(self, address: Address, reply: Reply, after: Offset) -> None:
+        headers = (
+            (CORRELATION_ID, address.correlation_id),
+            (TRACEPARENT, self._traceparent(reply.trace_id)),
+        )
+        self._deps.session.answer(
+            address.reply_to,
+            address.correlation_id,
+            encode_reply(reply),
+            headers,
+            after,
+        )
+
+    def _read(self, record: LogRecord) -> tuple[Address, Command]:
+        """Raises: `_Unanswerable`."""
+        try:
+            address = address_of(record.headers)
+            if record.value is None:
+                raise UndecodableRecord("it has no value")
+            command = decode_command(record.value)
+            if record.key != command.namespace.encode():
+                raise InvalidEvent("key", "is not the namespace of the command")
+        except InvalidEvent as error:
+            raise _Unanswerable(record, Reason.INVALID_REQUEST, str(error)) from error
+        except UndecodableRecord as error:
+            raise _Unanswerable(record, Reason.UNDECODABLE, error.reason) from error
+        except UnknownSchema as error:
+            raise _Unanswerable(record, Reason.UNKNOWN_SCHEMA, str(error)) from error
+        refusal = self._deps.session.refuses(address.reply_to)
+        if refusal is not None:
+            raise _Unanswerable(record, Reason.NO_REPLY, refusal)
+        return address, command
+
+    # ---- what is asked --------------------------------------------------------------
+
+    def _reply(self, address: Address, command: Command) -> Reply:
+        trace = address.trace_id or TraceId(self._deps.random(ID_BYTES))
+        lsn, body = self._done(command, trace)
+        return Reply(
+            request_id=command.request_id,
+            namespace=command.namespace,
+            trace_id=trace,
+            lsn=lsn,
+            body=body,
+        )
+
+    def _done(
+        self, command: Command, trace: TraceId
+    ) -> tuple[Lsn | None, RollbackDone | Problem]:
+        """Do what is asked. Raises: `LogUnavailable` where to begin anew helps."""
+        try:
+            past = self._deps.past(command.namespace)
+            wish, partition = wish_of(command), past.partition
+            self._caught_up(past)
+            if wish.dry_run:
+                return None, self._rehearsed(wish, past, command.request_id)
+            decision = decided(wish, past, command.request_id)
+            if isinstance(decision, Done):
+                return Lsn(partition, decision.report.offset), done_of(decision)
+            record = self._record(command.namespace, decision, trace, past)
+        except CacheError as error:
+            return None, problem_of(error)
+        self._deps.failpoint("request.decided")
+        try:
+            lsn = self._append(command.namespace, record, trace)
+        except LogRejected as error:
+            self._deps.session.take_over()
+            return None, problem_of(error)
+        self._deps.failpoint("request.appended")
+        return lsn, self._ended(decision, command.namespace, past, lsn)
+
+    def _caught_up(self, past: CommandPast) -> None:
+        """Return once all that was on the log is folded. Raises: `LogUnavailable`."""
+        past.catch_up()
+        end = past.log_end()
+        if not _folded(past, Offset(end - 1), self._deps.catch_up_s):
+            raise LogUnavailable(f"the fold is not at {end - 1} yet; try again later")
+
+    def _rehearsed(
+        self, wish: Wish, past: CommandPast, request_id: EventId
+    ) -> RollbackDone:
+        goal = goal_of(wish, past)
+        would = past.rehearse(wish.namespace, goal.target, Strategy.FIELD_HASH)
+        return rehearsed(request_id, goal, would.delta, would.replayed, would.digest)
+
+    def _record(
+        self,
+        namespace: Namespace,
+        body: RolledBack,
+        trace: TraceId,
+        past: CommandPast,
+    ) -> bytes:
+        deps, now_ns = self._deps, self._deps.clock.now_ns()
+        self._seq += 1
+        return deps.codec.encode(
+            Envelope(
+                event_id=uuid7(now_ns, deps.random(RANDOM_BYTES)),
+                namespace=namespace,
+                trace_id=trace,
+                principal=PRINCIPAL,
+                occurred_at_ns=now_ns,
+                writer=deps.writer,
+                writer_seq=self._seq,
+                timeline=past.state(namespace).timeline,
+                op_hash=hash_of(body, now_ns),
+                body=body,
+            )
+        )
+
+    def _append(self, namespace: Namespace, record: bytes, trace: TraceId) -> Lsn:
+        headers = ((TRACEPARENT, self._traceparent(trace)),)
+        return self._deps.session.append(namespace.encode(), record, headers)
+
+    def _ended(
+        self, body: RolledBack, namespace: Namespace, past: CommandPast, lsn: Lsn
+    ) -> RollbackDone | Problem:
+        try:
+            report = self._report(body, namespace, past, lsn)
+        except CacheError as error:
+            log.warning("rollback at %s: %s", lsn, error)
+            report = None
+        if report is None:
+            return running(body)
+        return done_of(Done(report=report, repeated=False))
+
+    def _report(
+        self, body: RolledBack, namespace: Namespace, past: CommandPast, lsn: Lsn
+    ) -> RollbackReport | None:
+        if not _folded(past, lsn.offset, self._deps.wait_s):
+            return None
+        return past.report(namespace, body.rollback_id)
+
+    def _traceparent(self, trace: TraceId) -> bytes:
+        span = bytes(SPAN_BYTES)
+        while not any(span):
+            span = self._deps.random(SPAN_BYTES)
+        return format_traceparent(trace, span).encode()
+
+
+class _Unanswerable(CacheError):
+    """A command that cannot be read, or whose answer cannot go anywhere."""
+
+    def __init__(self, record: LogRecord, reason: Reason, detail: str) -> None:
+        super().__init__(f"it goes to the dead letters, {reason}: {detail}")
+        self.rejected = _rejected(record, reason, detail)
+
+
+def _rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
+    return Rejected(record=record, reason=reason, detail=detail)
+
+
+def _folded(past: CommandPast, offset: Offset, wait_s: float) -> bool:
+    """Return whether the past shows `offset` within `wait_s`."""
+    until = time.monotonic() + wait_s
+    while past.catch_up() < offset:
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachemind.codec.commands import (
+    decode_command,
+    decode_reply,
+    encode_command,
+    encode_reply,
+)
+from cachemind.core.commands import (
+    Command,
+    Problem,
+    ProblemCode,
+    Reply,
+    Rollback,
+    RollbackDone,
+    RollbackState,
+    address_of,
+    done_of,
+    problem_of,
+    wish_of,
+)
+from cachemind.core.rollback_goal import Done
+from cachemind.core.rollback_report import (
+    NO_BASE,
+    RollbackReport,
+    RollbackStatus,
+    Strategy,
+)
+from cachemind.errors import (
+    CacheError,
+    InvalidEvent,
+    InvalidRequest,
+    LogUnavailable,
+    RollbackRejected,
+    StoreUnavailable,
+    UndecodableRecord,
+    UnknownSchema,
+    UnknownVersion,
+)
+from cachemind.types import (
+    EventId,
+    Lsn,
+    Namespace,
+    Offset,
+    Partition,
+    Sha256,
+    TraceId,
+    Version,
+)
+
+ID = EventId(bytes(range(16)))
+TRACE = TraceId(bytes(range(1, 17)))
+SPACE = Namespace("shop")
+COMMAND = Command(
+    request_id=ID, namespace=SPACE, body=Rollback(to_version=Version(7), reason="x")
+)
+HEADERS = (
+    ("reply-to", b"answers"),
+    ("correlation-id", b"7"),
+    ("traceparent", b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"),
+)
+REPORT = RollbackReport(
+    rollback_id=ID,
+    namespace=SPACE,
+    offset=Offset(12),
+    status=RollbackStatus.COMMITTED,
+    from_version=Version(9),
+    to_version=Version(7),
+    new_version=Version(10),
+    restored=1,
+    removed=2,
+    changed=3,
+    replayed=4,
+    base=NO_BASE,
+    digest=5,
+    strategy=Strategy.FIELD_HASH,
+    verdict="valid",
+    duration_ms=6,
+    reason="x",
+)
+DONE = done_of(Done(report=REPORT, repeated=False))
+
+versions = st.integers(0, 2**62).map(Version)
+bodies = st.builds(
+    Rollback,
+    to_version=st.none() | versions,
+    to_snapshot=st.none() | st.text(),
+    to_time_ns=st.none() | st.integers(-(2**63), 2**63 - 1),
+    undo=st.none() | st.binary(min_size=16, max_size=16).map(EventId),
+    expected_head=st.integers(-(2**63), 2**63 - 1),
+    dry_run=st.booleans(),
+    reason=st.text(),
+)
+
+
+@given(body=bodies)
+def test_a_command_survives_its_encoding(body: Rollback) -> None:
+    command = replace(COMMAND, body=body)
+    assert decode_command(encode_command(command)) == command
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        DONE,
+        Problem(code=ProblemCode.WRONG_HEAD, field="expected_head", message="is 9"),
+    ],
+    ids=["done", "problem"],
+)
+@pytest.mark.parametrize("lsn", [None, Lsn(Partition(3), Offset(12))])
+def test_a_reply_survives_its_encoding(
+    body: Problem | RollbackDone, lsn: Lsn | None
+) -> None:
+    reply = Reply(request_id=ID, namespace=SPACE, trace_id=TRACE, lsn=lsn, body=body)
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+@given(cut=st.integers(0, len(encode_command(COMMAND)) - 1))
+def test_a_cut_command_is_refused(cut: int) -> None:
+    with pytest.raises(UndecodableRecord):
+        decode_command(encode_command(COMMAND)[:cut])
+
+
+@given(noise=st.binary(max_size=200))
+def test_noise_is_refused_with_our_own_error(noise: bytes) -> None:
+    for raw in (noise, encode_command(COMMAND)[:10] + noise):
+        try:
+            decode_command(raw)
+        except (UndecodableRecord, UnknownSchema):
+            continue
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"request_id": EventId(bytes(16))}, "request_id"),
+        ({"namespace": Namespace("Not One")}, "namespace"),
+    ],
+)
+def test_a_command_of_nobody_is_named(changes: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidEvent, match=field):
+        replace(COMMAND, **changes)  # type: ignore[arg-type] # the point of the test
+
+
+def test_headers_say_where_the_answer_goes() -> None:
+    address = address_of(HEADERS)
+    assert address.reply_to == "answers"
+    assert address.correlation_id == b"7"
+    assert address.trace_id == bytes.fromhex("ab" * 16)
+    assert address_of(HEADERS[:2]).trace_id is None
+    assert address_of((*HEADERS, ("reply-to", b"others"))).reply_to == "others"
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (HEADERS[1:], "reply-to"),
+        ((("reply-to", b""), HEADERS[1]), "reply-to"),
+        ((("reply-to", b"a b"), HEADERS[1]), "reply-to"),
+        ((("reply-to", b"\xff"), HEADERS[1]), "reply-to"),
+        (HEADERS[:1], "correlation-id"),
+        ((HEADERS[0], ("correlation-id", b"x" * 1025)), "correlation-id"),
+    ],
+)
+def test_what_no_answer_can_be_sent_by_is_named(
+    headers: tuple[tuple[str, bytes], ...], name: str
+) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        address_of(headers)
+    assert caught.value.field == name
+
+
+def test_a_commands_id_is_the_rollbacks() -> None:
+    wish = wish_of(COMMAND)
+    assert (wish.rollback_id, wish.to_version, wish.by) == (ID, 7, "to_version")
+    assert wish.one_namespace
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (Rollback(), "to_version"),
+        (Rollback(to_version=Version(1), undo=ID), "undo"),
+        (Rollback(to_version=Version(1), expected_head=-2), "expected_head"),
+        (Rollback(to_version=Version(1), reason="x" * 201), "reason"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_named(body: Rollback, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        wish_of(replace(COMMAND, body=body))
+    assert caught.value.field == field
+
+
+def test_an_answer_has_what_the_report_has() -> None:
+    assert isinstance(DONE, RollbackDone)
+    assert DONE.status is RollbackState.COMMITTED
+    assert (DONE.from_version, DONE.to_version, DONE.new_version) == (9, 7, 10)
+    assert (DONE.restored, DONE.removed, DONE.changed, DONE.replayed) == (1, 2, 3, 4)
+    assert DONE.digest == Sha256((5).to_bytes(32, "big"))
+
+
+@pytest.mark.parametrize(
+    ("status", "to_version", "code"),
+    [
+        (RollbackStatus.REFUSED, 7, ProblemCode.WRONG_HEAD),
+        (RollbackStatus.REFUSED, 99, ProblemCode.UNKNOWN_VERSION),
+        (RollbackStatus.QUARANTINED, 7, ProblemCode.QUARANTINED),
+    ],
+)
+def test_a_rollback_that_did_not_hold_is_a_problem_with_its_verdict(
+    status: RollbackStatus, to_version: int, code: ProblemCode
+) -> None:
+    report = replace(
+        REPORT, status=status, to_version=Version(to_version), verdict="because"
+    )
+    problem = done_of(Done(report=report, repeated=False))
+    assert isinstance(problem, Problem)
+    assert (problem.code, problem.message) == (code, "because")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidRequest("f", "p"), ProblemCode.INVALID_REQUEST),
+        (InvalidRequest("f", "p", status=404), ProblemCode.NOT_FOUND),
+        (InvalidRequest("f", "p", status=409), ProblemCode.WRONG_HEAD),
+        (InvalidRequest("f", "p", status=410), ProblemCode.PAST_THE_HORIZON),
+        (InvalidRequest("f", "p", status=422), ProblemCode.UNKNOWN_VERSION),
+        (UnknownVersion("p"), ProblemCode.UNKNOWN_VERSION),
+        (LogUnavailable("p"), ProblemCode.UNAVAILABLE),
+        (StoreUnavailable("p"), ProblemCode.UNAVAILABLE),
+        (RollbackRejected("p"), ProblemCode.FAILED),
+        (CacheError("p"), ProblemCode.FAILED),
+    ],
+)
+def test_each_error_has_a_code(error: CacheError, code: ProblemCode) -> None:
+    problem = problem_of(error)
+    assert problem.code is code
+    assert "p" in problem.message
