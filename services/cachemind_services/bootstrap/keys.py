@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cachemind.adapters.key_file import open_key_file
 from cachemind.adapters.private_file import read_private
 from cachemind.adapters.wrap_file import open_wrapper_file
+from cachemind.core.kms_uri import parse_kms_uri
 from cachemind.core.pkcs11_uri import Pkcs11Uri, parse_pkcs11_uri
 from cachemind.errors import InvalidSetting, KeyRefused
 from cachemind.ports import KeyWrapper, SigningKey
@@ -17,10 +18,12 @@ from cachemind.receipts import KeyId, KeyRole
 from cachemind_services.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
+    from cachemind.adapters.kms_calls import KmsCalls
     from cachemind.adapters.pkcs11_object import TokenAccess
 
 FILE: Final = "file:"
 PKCS11: Final = "pkcs11:"
+KMS: Final = "aws-kms:"
 ROOT_FILE: Final = "root.pem"
 BESIDE: Final = "passphrase"
 """File in the folder of keys that holds what they are encrypted under."""
@@ -39,6 +42,11 @@ def open_signing_key(uri: str, settings: Settings) -> SigningKey:
         from cachemind.adapters.key_pkcs11 import Pkcs11Key
 
         return Pkcs11Key(parsed, access)
+    if uri.startswith(KMS):
+        calls = _kms(uri)
+        from cachemind.adapters.key_kms import KmsKey
+
+        return KmsKey(calls)
     raise _unknown(uri)
 
 
@@ -51,6 +59,11 @@ def open_key_wrapper(uri: str, settings: Settings) -> KeyWrapper:
         from cachemind.adapters.wrap_pkcs11 import Pkcs11Wrapper
 
         return Pkcs11Wrapper(parsed, access)
+    if uri.startswith(KMS):
+        calls = _kms(uri)
+        from cachemind.adapters.wrap_kms import KmsWrapper
+
+        return KmsWrapper(calls)
     raise _unknown(uri)
 
 
@@ -168,6 +181,17 @@ def _pin(uri: Pkcs11Uri, settings: Settings) -> str:
         return read_private(path).decode().strip()
     except UnicodeDecodeError as error:
         raise KeyRefused(str(path), "must hold a PIN in UTF-8") from error
+
+
+def _kms(uri: str) -> KmsCalls:
+    parsed = parse_kms_uri(uri)
+    try:
+        from cachemind.adapters.kms_calls import KmsCalls
+    except ImportError as error:
+        raise InvalidSetting(
+            KMS, "keys in AWS KMS need `pip install cachemind[aws]`"
+        ) from error
+    return KmsCalls(parsed)
 
 
 def _unknown(uri: str) -> InvalidSetting:
