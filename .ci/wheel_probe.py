@@ -22,10 +22,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PACKAGES: Final = ("cachemind", "cachemind_services", "cachemind_schemas")
-OF_DEV_EXTRA: Final = frozenset(
-    {"cachemind_schemas.compat", "cachemind_schemas.release"}
+OF_AN_EXTRA: Final = frozenset(
+    {
+        "cachemind_schemas.compat",
+        "cachemind_schemas.release",
+        *(
+            f"cachemind.adapters.{name}"
+            for name in (
+                *("key_kms", "kms_calls", "wrap_kms"),
+                *("key_pkcs11", "pkcs11_object", "wrap_pkcs11"),
+            )
+        ),
+    }
 )
-"""Modules whose own words say that they need the extra `dev`."""
+"""Modules that need an extra: `dev`, `aws`, `pkcs11`. Nothing else imports them when
+it is loaded itself."""
 
 
 def declared() -> set[str]:
@@ -80,7 +91,7 @@ def modules(package: str) -> list[str]:
     """Return the names of a package's modules, those of an extra left out."""
     top = importlib.import_module(package)
     found = [each.name for each in pkgutil.walk_packages(top.__path__, f"{package}.")]
-    return [package, *(name for name in found if name not in OF_DEV_EXTRA)]
+    return [package, *(name for name in found if name not in OF_AN_EXTRA)]
 
 
 def main(application: Sequence[str]) -> None:
