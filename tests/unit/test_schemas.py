@@ -326,3 +326,9 @@ def test_the_readme_has_the_fingerprint_and_the_branches() -> None:
     assert f"`{current().crc64[::-1].hex()}` as a number" in text
     kinds = enumerate(kind.__name__ for kind in get_args(events.Body))
     assert ", ".join(f"{position} {name}" for position, name in kinds) in text
+
+
+def test_the_readme_has_the_fingerprint_of_each_family() -> None:
+    text = README.read_text("utf-8")
+    for family in FAMILIES:
+        assert f"`{current_of(family).crc64[::-1].hex()}`" in text
