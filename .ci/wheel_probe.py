@@ -29,7 +29,7 @@ OF_AN_EXTRA: Final = frozenset(
         *(
             f"cachemind.adapters.{name}"
             for name in (
-                *("key_kms", "kms_calls", "wrap_kms"),
+                *("audit_bucket", "key_kms", "kms_calls", "wrap_kms"),
                 *("key_pkcs11", "pkcs11_object", "wrap_pkcs11"),
             )
         ),
