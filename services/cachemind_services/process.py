@@ -14,6 +14,9 @@ from cachemind.errors import CacheError
 PR_SET_PDEATHSIG: Final = 1
 """Source: prctl(2)."""
 
+BACKGROUND_NICE: Final = 10
+"""A tenth of the share of others; the whole of what they leave. Source: sched(7)."""
+
 COLLECT_AFTER: Final = 50_000
 """Allocations, less frees, between two collections of the youngest objects."""
 
@@ -36,6 +39,14 @@ def end_on_sigterm() -> None:
     A service that is stopped while it starts was stopped, it did not fail.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
+def give_way() -> None:
+    """Let who answers callers have the processor first, where it is short.
+
+    For what happens behind an answer: signing it, keeping its receipt.
+    """
+    os.nice(BACKGROUND_NICE)
 
 
 def tune_collector() -> None:

@@ -11,7 +11,7 @@ from cachemind_services.cli.options import (
     add_settings,
     settings_from,
 )
-from cachemind_services.process import end_on_sigterm, tune_collector
+from cachemind_services.process import end_on_sigterm, give_way, tune_collector
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,6 +65,7 @@ def run_signer(arguments: argparse.Namespace) -> int:
     from cachemind_services.metric_files import share_as
 
     share_as("signer")
+    give_way()
     tune_collector()
     settings = settings_from(arguments)
     told = first_keys.make_first_keys(settings)
@@ -78,6 +79,7 @@ def run_receipts(arguments: argparse.Namespace) -> int:
     end_on_sigterm()
     from cachemind_services.bootstrap import receipts
 
+    give_way()
     tune_collector()
     return receipts.run(settings_from(arguments))
 
