@@ -7,7 +7,7 @@ from cachemind.adapters.key_verify import OpensslCheck
 from cachemind.adapters.memory_keys import MemoryKey
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.memory_sole_writer import MemorySoleWriter, MemoryTurns
-from cachemind.agents.audit_reading import receipt_of
+from cachemind.agents.audit_reading import signed_receipt_of
 from cachemind.agents.cutter import Cutter, Cutting
 from cachemind.agents.key_event_finder import KeyEventFinder
 from cachemind.agents.key_watch import KeyWatch
@@ -19,6 +19,7 @@ from cachemind.codec.cuts import (
     encode_key_event,
     encode_signed_key_event,
 )
+from cachemind.codec.receipts import decode_receipt
 from cachemind.core.audit_means import Pinned, RootKey
 from cachemind.core.cutting import Pace
 from cachemind.core.key_event_record import policy_of
@@ -216,7 +217,10 @@ class Signed:
         return signer
 
     def receipts(self) -> list[Receipt]:
-        return [receipt_of(record).receipt for record in self.records(self.audit)]
+        return [
+            decode_receipt(signed_receipt_of(record).receipt)
+            for record in self.records(self.audit)
+        ]
 
     def is_one_to_one(self) -> bool:
         sources = [receipt.source for receipt in self.receipts()]

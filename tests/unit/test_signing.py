@@ -181,7 +181,7 @@ def test_a_second_receipt_of_a_seq_is_a_fork() -> None:
     other.append_raw(b"another record")
     other.sign_all()
     forged = other.records(other.audit)[0]
-    assert receipt_of(forged).receipt.seq == receipt_of(first).receipt.seq
+    assert receipt_of(forged).place.seq == receipt_of(first).place.seq
     log.audit.append_at(ZERO, [(b"", forged.value or b"", ())])
     assert refused(log) == FORK
 

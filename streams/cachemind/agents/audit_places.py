@@ -26,7 +26,7 @@ def next_to_sign(
         records, _, _ = last_records(audit, partition)
         try:
             if records:
-                last = receipt_of(records[-1]).receipt.source.offset
+                last = receipt_of(records[-1]).place.source.offset
                 found[partition] = Offset(last + 1)
             else:
                 found[partition], _ = wal.bounds(partition)

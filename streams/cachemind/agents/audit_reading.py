@@ -7,14 +7,14 @@ somewhere below the end, and a receipt's offset does not follow from its seq.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from cachemind.codec.receipt_place import ReceiptPlace, place_of, receipt_in
 from cachemind.codec.receipts import decode_receipt, decode_signed_receipt
 from cachemind.core.merkle import leaf_hash
 from cachemind.errors import AuditBroken, UndecodableRecord, UnknownSchema
 from cachemind.ports import LogReader, LogRecord
-from cachemind.receipts import Receipt, SignedReceipt
+from cachemind.receipts import SignedReceipt
 from cachemind.types import Offset, Partition, Sha256
 
 FIRST_WINDOW: Final = 256
@@ -22,13 +22,12 @@ WIDENING: Final = 8
 FOREIGN: Final = "not-a-receipt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadReceipt:
-    """A receipt as it was read; `signed` has its exact bytes."""
+class ReadReceipt(NamedTuple):
+    """A receipt as it was read: its exact bytes, their hash and its place."""
 
-    receipt: Receipt
-    signed: SignedReceipt
+    content: bytes
     leaf: Sha256
+    place: ReceiptPlace
 
 
 def receipt_of(record: LogRecord) -> ReadReceipt:
@@ -37,11 +36,23 @@ def receipt_of(record: LogRecord) -> ReadReceipt:
     Raises: `AuditBroken` where it holds something else.
     """
     try:
-        signed = decode_signed_receipt(record.value or b"")
-        receipt = decode_receipt(signed.receipt)
+        content = receipt_in(record.value or b"")
+        return ReadReceipt(content, leaf_hash(content), place_of(content))
     except (UndecodableRecord, UnknownSchema) as error:
         raise AuditBroken(f"audit offset {record.lsn}", FOREIGN, str(error)) from error
-    return ReadReceipt(receipt=receipt, signed=signed, leaf=leaf_hash(signed.receipt))
+
+
+def signed_receipt_of(record: LogRecord) -> SignedReceipt:
+    """Return what a record of the audit topic holds, decoded to the last byte.
+
+    Raises: `AuditBroken` where it holds something else.
+    """
+    try:
+        signed = decode_signed_receipt(record.value or b"")
+        decode_receipt(signed.receipt)
+    except (UndecodableRecord, UnknownSchema) as error:
+        raise AuditBroken(f"audit offset {record.lsn}", FOREIGN, str(error)) from error
+    return signed
 
 
 def last_records(
@@ -81,5 +92,5 @@ def _begins_by(
 ) -> bool:
     """Return whether the first receipt in [start, end) is not after `seq`."""
     for batch in reader.read(partition, start, end):
-        return receipt_of(batch[0]).receipt.seq <= seq
+        return receipt_of(batch[0]).place.seq <= seq
     return False

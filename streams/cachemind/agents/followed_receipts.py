@@ -58,7 +58,7 @@ class FollowedReceipts:
         """
         try:
             records, _, end = last_records(audit, self.partition)
-            seqs = [receipt_of(record).receipt.seq for record in records]
+            seqs = [receipt_of(record).place.seq for record in records]
             there = max(seqs, default=-1) + 1
             if there < self._covered:
                 raise AuditBroken(
@@ -84,9 +84,9 @@ class FollowedReceipts:
         except AuditBroken as error:
             self._give_up(error)
             return None
-        if not new or read.receipt.seq < self._covered:
+        if not new or read.place.seq < self._covered:
             return None
-        self._growing.append(read.signed.receipt, read.leaf)
+        self._growing.append(read.content, read.leaf)
         return read
 
     def head(self) -> PartitionHead:
@@ -100,7 +100,7 @@ class FollowedReceipts:
 
     def _follows(self, read: ReadReceipt) -> bool:
         if self._chain is None:
-            seq = read.receipt.seq
+            seq = read.place.seq
             if seq > self._covered:
                 raise AuditBroken(
                     f"partition {self.partition}, seq {seq}",
@@ -111,7 +111,7 @@ class FollowedReceipts:
             self._chain = ReceiptChain(
                 self._log_id, self.partition, self._wal_topic, before
             )
-        return self._chain.take(read.receipt, read.leaf)
+        return self._chain.take(read.place, read.leaf)
 
     def _give_up(self, error: AuditBroken) -> None:
         log.critical("no cut covers more of partition %d: %s", self.partition, error)

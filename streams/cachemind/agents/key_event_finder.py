@@ -9,6 +9,7 @@ from typing import Final
 from cachemind.agents.audit_reading import ReadReceipt
 from cachemind.agents.cuts_log import VerifyKeyEvent
 from cachemind.codec.cuts import decode_signed_key_event
+from cachemind.codec.receipt_place import ReceiptPlace
 from cachemind.core.fold import kind_of
 from cachemind.core.key_event_record import key_event_in
 from cachemind.core.receipt_chain import record_hash
@@ -21,7 +22,7 @@ from cachemind.errors import (
 from cachemind.events import PolicyChanged
 from cachemind.ports import Decoder, LogReader, LogRecord
 from cachemind.ports.audit import AuditMetrics
-from cachemind.receipts import SYSTEM_NAMESPACE, Receipt
+from cachemind.receipts import SYSTEM_NAMESPACE
 from cachemind.types import Offset
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class KeyEventFinder:
 
         Raises: `LogUnavailable`.
         """
-        receipt = read.receipt
+        receipt = read.place
         if receipt.namespace != SYSTEM_NAMESPACE or receipt.kind != KIND:
             return None
         try:
@@ -59,13 +60,13 @@ class KeyEventFinder:
             self.metrics.key_event_refused()
             return None
 
-    def _leaf(self, receipt: Receipt) -> bytes | None:
+    def _leaf(self, receipt: ReceiptPlace) -> bytes | None:
         record = self._record(receipt)
         if record is None or record_hash(record.value) != receipt.record_hash:
             raise UndecodableRecord("the log has not what the receipt is about")
         return key_event_in(self.decoder.decode(record.value or b""))
 
-    def _record(self, receipt: Receipt) -> LogRecord | None:
+    def _record(self, receipt: ReceiptPlace) -> LogRecord | None:
         partition, at = receipt.source.partition, receipt.source.offset
         try:
             for batch in self.wal.read(partition, at, Offset(at + 1)):

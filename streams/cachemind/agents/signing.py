@@ -22,7 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from cachemind.agents.audit_reading import ReadReceipt, last_records, receipt_of
+from cachemind.agents.audit_reading import (
+    last_records,
+    receipt_of,
+    signed_receipt_of,
+)
+from cachemind.codec.receipt_place import ReceiptPlace
 from cachemind.codec.receipts import encode_receipt, encode_signed_receipt
 from cachemind.core.merkle import leaf_hash
 from cachemind.core.receipt_chain import (
@@ -34,6 +39,7 @@ from cachemind.core.receipt_follow import (
     BEGINNING,
     FORK,
     LOST,
+    NO_SOURCE,
     OTHER_LOG,
     ChainEnd,
     ReceiptChain,
@@ -48,7 +54,7 @@ from cachemind.errors import (
 from cachemind.events import Envelope
 from cachemind.ports import Clock, Decoder, Headers, LogReader, LogRecord, SigningKey
 from cachemind.ports.audit import AuditMetrics, SoleWriter
-from cachemind.receipts import LogId, Receipt, Seq, SignedReceipt
+from cachemind.receipts import LogId, Seq, SignedReceipt
 from cachemind.types import Lsn, Offset, Partition, Sha256
 
 log = logging.getLogger(__name__)
@@ -128,7 +134,7 @@ class PartitionSigner:
         )
         if not records and first > 0:
             raise self._broken(LOST, f"all receipts below offset {first} were deleted")
-        self._end = self._end_of([receipt_of(record) for record in records])
+        self._end = self._end_of(records)
         covered = self._signing.keys.receipts_under_cut(self.partition)
         if self._end.size < covered:
             raise self._broken(LOST, f"a cut is over {covered} receipts")
@@ -171,28 +177,30 @@ class PartitionSigner:
 
     # ---- the beginning --------------------------------------------------------------
 
-    def _end_of(self, found: Sequence[ReadReceipt]) -> ChainEnd:
+    def _end_of(self, records: Sequence[LogRecord]) -> ChainEnd:
         """Return the end of the receipts, once the last ones are known to be sound.
 
         1. They follow on from each other.
-        2. The signature of the last one holds.
+        2. The last one is a receipt to the last byte, and its signature holds.
+        3. The WAL has what it is about.
         """
-        if not found:
+        if not records:
             return BEGINNING
-        before = found[0].receipt
+        found = [receipt_of(record) for record in records]
         chain = ReceiptChain(
             self._signing.log_id,
             self.partition,
             self._signing.wal_topic,
-            ChainEnd(size=before.seq, leaf=None, source=Offset(-1)),
+            ChainEnd(size=found[0].place.seq, leaf=None, source=NO_SOURCE),
         )
         for one in found:
-            chain.take(one.receipt, one.leaf)
-        if not self._signing.keys.vouches(found[-1].signed):
+            chain.take(one.place, one.leaf)
+        last = signed_receipt_of(records[-1])
+        if not self._signing.keys.vouches(last):
             raise self._broken(FORK, "the last receipt is not signed by a key of ours")
-        return self._checked_source(found[-1].receipt, chain.end)
+        return self._checked_source(found[-1].place, chain.end)
 
-    def _checked_source(self, last: Receipt, end: ChainEnd) -> ChainEnd:
+    def _checked_source(self, last: ReceiptPlace, end: ChainEnd) -> ChainEnd:
         """Return `end` if the last receipt is about what the WAL has at its place."""
         wal = self._signing.wal
         first, beyond = wal.bounds(self.partition)

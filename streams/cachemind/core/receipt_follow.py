@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from cachemind.errors import AuditBroken
-from cachemind.receipts import NO_LEAF, LogId, Receipt
-from cachemind.types import Offset, Partition, Sha256
+from cachemind.receipts import NO_LEAF, LogId, Seq
+from cachemind.types import Lsn, Offset, Partition, Sha256
 
 KEPT: Final = 4096
 """Leaves by which a repeated receipt is told from a second one of its seq."""
@@ -24,6 +24,40 @@ OTHER_LOG: Final = "other-log"
 LOST: Final = "records-lost"
 
 NO_SOURCE: Final = Offset(-1)
+
+
+class Placed(Protocol):
+    """A `Receipt`, or what it says of its place."""
+
+    @property
+    def log_id(self) -> LogId:
+        """Return which audit log it is in."""
+        ...
+
+    @property
+    def partition(self) -> Partition:
+        """Return its partition."""
+        ...
+
+    @property
+    def seq(self) -> Seq:
+        """Return its number there."""
+        ...
+
+    @property
+    def previous(self) -> Sha256:
+        """Return the leaf before it."""
+        ...
+
+    @property
+    def source_topic(self) -> str:
+        """Return the topic of the record that it is about."""
+        ...
+
+    @property
+    def source(self) -> Lsn:
+        """Return where that record is."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +99,7 @@ class ReceiptChain:
         """Return what the next receipt follows on from."""
         return ChainEnd(size=self._size, leaf=self._leaf, source=self._source)
 
-    def take(self, receipt: Receipt, leaf: Sha256) -> bool:
+    def take(self, receipt: Placed, leaf: Sha256) -> bool:
         """Return whether `receipt` is the next one; False where it is there already.
 
         Raises: `AuditBroken` where it does not follow on.
@@ -90,7 +124,7 @@ class ReceiptChain:
         self._recent.append(leaf)
         return True
 
-    def _check_log(self, receipt: Receipt) -> None:
+    def _check_log(self, receipt: Placed) -> None:
         if receipt.log_id != self._log_id:
             raise self._broken(
                 receipt, OTHER_LOG, f"expected {self._log_id}, found {receipt.log_id}"
@@ -107,10 +141,10 @@ class ReceiptChain:
                 receipt, SOURCE, f"says {receipt.partition} and {receipt.source}"
             )
 
-    def _check_repeated(self, receipt: Receipt, leaf: Sha256) -> None:
+    def _check_repeated(self, receipt: Placed, leaf: Sha256) -> None:
         back = self._size - receipt.seq
         if back > len(self._recent) or self._recent[-back] != leaf:
             raise self._broken(receipt, FORK, "a second receipt of this seq")
 
-    def _broken(self, receipt: Receipt, reason: str, problem: str) -> AuditBroken:
+    def _broken(self, receipt: Placed, reason: str, problem: str) -> AuditBroken:
         return AuditBroken(f"{self._partition}, seq {receipt.seq}", reason, problem)
