@@ -39,6 +39,11 @@ BACKLOG_RECORDS: Final = 5 * BATCH_RECORDS
 """The group consumer is held back while so many are read: it would take most of the
 time of this process to deliver them once more."""
 
+GATHER_RECORDS: Final = 256
+GATHER_S: Final = 0.02
+"""After a batch so small: a transaction costs the broker, and who waits for it to
+acknowledge a look-up, as much as hundreds of receipts do."""
+
 NEAR_END_RECORDS: Final = BATCH_RECORDS
 """What the log has got meanwhile is delivered, unless it is more than this."""
 
@@ -152,6 +157,8 @@ class HeldPartition:
                 for _ in range(min(len(self._inbox), BATCH_RECORDS))
             ]
             await self._thread.run(self._sign, taken)
+            if len(taken) < GATHER_RECORDS:
+                await asyncio.sleep(GATHER_S)
         if self._inbox or self._unread:
             self._wake.set()
 
