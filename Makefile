@@ -16,8 +16,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint format bench bench-rollback vectors wheel \
-    constraints clean
+.PHONY: help venv demo test test-slow lint format bench bench-rollback bench-audit \
+    vectors wheel constraints clean
 
 help:
 	@sed -n 's/^# \{0,3\}//p' Makefile | head -4
@@ -56,6 +56,11 @@ bench: $(READY)
 # A rollback with a million entries: about five minutes, and 2 GB of disk.
 bench-rollback: $(READY)
 	$(BIN)/python -m tests.bench.bench_rollback
+
+# What receipts cost, the signer and then the callers: some minutes, on an idle machine.
+bench-audit: $(READY)
+	$(BIN)/python -m tests.bench.bench_audit
+	$(BIN)/python -m tests.bench.bench_audit_path
 
 # Known-answer files: made again, they must not change.
 vectors: $(READY)

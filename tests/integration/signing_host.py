@@ -142,8 +142,8 @@ class SignedLog:
         self._opened = opened
         self.numbers = 0
         ensure_topics(self.kafka, [table.wal, table.audit, table.audit_cuts])
-        self._writer = KafkaWriter(self.kafka, table.wal.name)
-        opened.callback(self._writer.close, 10)
+        self.writer = KafkaWriter(self.kafka, table.wal.name)
+        opened.callback(self.writer.close, 10)
         self.wal, self.audit, self.cuts = (
             opened.enter_context(closing(KafkaReader(self.kafka, spec.name)))
             for spec in (table.wal, table.audit, table.audit_cuts)
@@ -209,7 +209,7 @@ class SignedLog:
             self.numbers += 1
             event = envelope(self.numbers, body, namespace)
             waiting.append(
-                self._writer.append(namespace.encode(), CODEC.encode(event), ())
+                self.writer.append(namespace.encode(), CODEC.encode(event), ())
             )
         return [future.result(30) for future in waiting][-1]
 
@@ -221,7 +221,7 @@ class SignedLog:
             namespace = Namespace(f"n{self.numbers % 7}")
             event = envelope(self.numbers, stored(self.numbers), namespace)
             record = CODEC.encode(event)
-            waiting.append(self._writer.append(namespace.encode(), record, ()))
+            waiting.append(self.writer.append(namespace.encode(), record, ()))
         for future in waiting:
             future.result(60)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -20,6 +22,12 @@ from tests.integration.signing_host import SignedLog, signed_log
 
 pytestmark = pytest.mark.broker
 
+QUICK = (
+    "signer.appended",
+    "signer.committed",
+    "cutter.appended",
+    "cutter.committed",
+)
 FAILPOINTS = (
     "signer.taken-over",
     "signer.signed",
@@ -70,6 +78,7 @@ def test_what_cannot_be_read_has_a_receipt_that_says_so(log: SignedLog) -> None:
     assert signer.stop() == 0
 
 
+@pytest.mark.slow
 def test_transactions_on_the_log_leave_gaps_that_no_receipt_is_about(
     log: SignedLog,
 ) -> None:
@@ -91,6 +100,7 @@ def test_transactions_on_the_log_leave_gaps_that_no_receipt_is_about(
     assert sum(summary.receipts.values()) == 20 + 5 + 9 + 2
 
 
+@pytest.mark.slow
 def test_silence_is_cut_too(log: SignedLog) -> None:
     signer = log.start()
     log.wait_signed()
@@ -100,15 +110,21 @@ def test_silence_is_cut_too(log: SignedLog) -> None:
     log.require_sound()
 
 
+@pytest.mark.parametrize(
+    "failpoints",
+    [
+        pytest.param(QUICK, id="around-commits"),
+        pytest.param(FAILPOINTS, id="all", marks=pytest.mark.slow),
+    ],
+)
 def test_each_record_has_one_receipt_though_the_signer_dies_at_every_step(
-    log: SignedLog,
+    log: SignedLog, failpoints: Sequence[str]
 ) -> None:
-    for number, failpoint in enumerate(FAILPOINTS):
+    for number, failpoint in enumerate(failpoints):
         log.append_some(50)
         if failpoint == "cutter.events-committed":
             log.key_event(KeyChange.ADD, KeyRole.RECEIPT, f"spare-{number}")
-        signer = log.start(failpoint)
-        signer.died()
+        log.start(failpoint).died()
     signer = log.start()
     log.append_some(50)
     log.wait_signed()
@@ -116,6 +132,61 @@ def test_each_record_has_one_receipt_though_the_signer_dies_at_every_step(
     assert signer.stop() == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rounds", [60])
+def test_receipts_stay_one_to_one_over_many_kills_under_load(
+    log: SignedLog, rounds: int
+) -> None:
+    chance = random.Random(rounds)
+    common = [point for point in FAILPOINTS if point != "cutter.events-committed"]
+    with log.load():
+        for _ in range(rounds):
+            signer = log.start(chance.choice([*common, ""]))
+            if chance.random() < 0.5:
+                time.sleep(chance.uniform(0, 6))
+                signer.close()
+            else:
+                log.append_some(50)
+                eventually(lambda s=signer: not s.alive() or log.is_cut(), 60)  # type: ignore[misc]  # bound now
+                signer.close()
+        signer = log.start()
+        log.wait_first_cut()
+    log.wait_signed()
+    log.require_sound()
+    assert signer.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rounds", [12])
+def test_two_signers_that_are_frozen_and_killed_in_turn_never_fork(
+    log: SignedLog, rounds: int
+) -> None:
+    chance = random.Random(rounds)
+    hosts = ("one", "other")
+    signers = {host: log.start(host=host) for host in hosts}
+    with log.load():
+        for _ in range(rounds):
+            host = chance.choice(hosts)
+            if chance.random() < 0.3:
+                signers[host].kill()
+            else:
+                signers[host].freeze()
+                time.sleep(chance.uniform(0, 15))
+                signers[host].thaw()
+            time.sleep(chance.uniform(0, 3))
+            if not signers[host].alive():
+                signers[host] = log.start(host=host)
+    log.wait_signed(120)
+    log.require_sound()
+    assert "fork" not in log.output()
+    # A member that was frozen past its session may find that the group goes on
+    # without it, and ends to start again.
+    assert {signer.stop() for signer in signers.values() if signer.alive()} <= {0}
+
+
+@pytest.mark.slow
 def test_a_signer_that_was_frozen_cannot_add_what_another_has_signed(
     log: SignedLog,
 ) -> None:
@@ -216,6 +287,7 @@ def test_a_forged_cut_ends_the_cutter_and_nothing_more_is_signed(
     assert len(log.leaves()) == before
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_away_is_taken_up_again(
     start_broker: StartBroker, topic_prefix: str, tmp_path: Path
 ) -> None:
