@@ -20,10 +20,12 @@ from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.scratch_entries import scratch_entries, sweep_scratch
 from cachemind.agents.checkpointing import Checkpointing
+from cachemind.agents.forgetting import Forgetting, ForgettingDeps
 from cachemind.agents.materializer import Materializer, MaterializerDeps
 from cachemind.agents.past import Sources
 from cachemind.agents.rollback import Rollbacks
 from cachemind.core.topics import TopicSpec
+from cachemind.ports import LogReader
 from cachemind.types import Partition
 from cachemind_services.bootstrap.checkpoints import (
     dying_at,
@@ -94,7 +96,10 @@ async def _run(
             rollbacks=_rollbacks(settings, deps, stores, kept, opened, failpoint),
             checkpointing={
                 number: _checkpointing(
-                    settings, kept[number], store, failpoint, telling.changed
+                    settings,
+                    RocksCheckpointMaker(kept[number], store, failpoint),
+                    telling.changed,
+                    _forgetting(kept[number], store, deps.reader, number),
                 )
                 for number, store in stores.items()
             },
@@ -195,19 +200,31 @@ def _dead_letters(kafka: Mapping[str, str], dlq: TopicSpec) -> KafkaWriter:
     return KafkaWriter({**kafka, **largest}, dlq.name)
 
 
+def _forgetting(
+    kept: RocksCheckpoints, store: RocksStore, log: LogReader, partition: Partition
+) -> Forgetting:
+    return Forgetting(
+        ForgettingDeps(
+            store=store,
+            oldest=kept.oldest,
+            log_begins=lambda: log.bounds(partition)[0],
+        )
+    )
+
+
 def _checkpointing(
     settings: Settings,
-    checkpoints: RocksCheckpoints,
-    store: RocksStore,
-    failpoint: Failpoint,
+    maker: RocksCheckpointMaker,
     changed: Callable[[], None],
+    forgetting: Forgetting,
 ) -> Checkpointing:
     return Checkpointing(
-        RocksCheckpointMaker(checkpoints, store, failpoint),
+        maker,
         SystemClock(),
         every_events=settings.checkpoint_events,
         interval_s=settings.checkpoint_interval_s,
         changed=changed,
+        forgetting=forgetting,
     )
 
 

@@ -115,6 +115,10 @@ class StoredPast:
         """Return how a rollback ended, None where it did not yet."""
         return self._view.rollback_report(rollback_id, namespace)
 
+    def met(self, namespace: Namespace, rollback_id: EventId) -> bool:
+        """Return whether a rollback was folded, its report kept or not."""
+        return self._view.rollback_met(rollback_id, namespace)
+
     def pending(self, namespace: Namespace, rollback_id: EventId) -> Lsn | None:
         """Return where a rollback's record is that is not folded yet, None for none.
 

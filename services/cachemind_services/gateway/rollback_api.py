@@ -17,6 +17,7 @@ from cachemind.core.rollback_goal import (
     decided,
     ending,
     goal_of,
+    require_not_forgotten,
 )
 from cachemind.core.rollback_report import RollbackReport, Strategy
 from cachemind.errors import InvalidRequest, LogUnavailable
@@ -124,6 +125,7 @@ class RollbackApi:
             report = travel.report(namespace, rollback_id)
             if report is not None:
                 return report
+            require_not_forgotten(travel, namespace, rollback_id, "id")
             lsn = travel.pending(namespace, rollback_id)
             if lsn is None:
                 # It may have been folded between the two.

@@ -105,6 +105,10 @@ class TimeTravel(Protocol):
         """Return how a rollback ended, None where it did not yet."""
         ...
 
+    def met(self, namespace: Namespace, rollback_id: EventId) -> bool:
+        """Return whether a rollback was folded, its report kept or not."""
+        ...
+
     def pending(self, namespace: Namespace, rollback_id: EventId) -> Lsn | None:
         """Return where a rollback's record is that is not folded yet, None for none.
 

@@ -95,6 +95,18 @@ class RocksCheckpoints:
                 log.warning("%s", error)
         return found
 
+    def oldest(self) -> CheckpointManifest | None:
+        """Return the oldest checkpoint, None where there is none that can be read.
+
+        Raises: `StoreUnavailable`.
+        """
+        for offset in reversed(self.offsets()):
+            try:
+                return self._manifest(offset)
+            except CheckpointRefused as error:
+                log.warning("%s", error)
+        return None
+
     def bases(self, namespace: Namespace) -> Sequence[Base]:
         """Return what each checkpoint holds of `namespace`; those without it not."""
         return [

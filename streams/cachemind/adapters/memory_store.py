@@ -7,6 +7,7 @@ from threading import Lock
 
 from cachemind.adapters.store_batch import Batch, batch_of, placing_rows
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
+from cachemind.adapters.store_pruning import report_rows, version_rows
 from cachemind.adapters.store_reading import (
     LiveRows,
     NoRows,
@@ -16,7 +17,7 @@ from cachemind.adapters.store_reading import (
 )
 from cachemind.core.state import Entry, Step
 from cachemind.errors import StoreUnavailable
-from cachemind.types import ContextKey, ExactKey, Namespace, Offset
+from cachemind.types import ContextKey, ExactKey, Namespace, Offset, Version
 
 
 class MemoryRows:
@@ -89,6 +90,22 @@ class MemoryStore(LiveRows):
             batch = batch_of(self._journal, read_applied(rows), applied, steps)
             self._rows = rows.changed(batch.rows)
             self._journal.kept(applied, batch.changes)
+
+    def forget_versions(self, namespace: Namespace, below: Version, limit: int) -> int:
+        """Delete the rows of the oldest versions below `below`; return how many."""
+        with self._lock:
+            gone, count = version_rows(self.rows(), namespace, below, limit)
+            self._rows = self.rows().changed(gone)
+        return count
+
+    def forget_reports(
+        self, horizons: Mapping[Namespace, Version], after: bytes, limit: int
+    ) -> tuple[bytes | None, int]:
+        """Forget how rollbacks past `horizons` ended; see `HistoryStore`."""
+        with self._lock:
+            found = report_rows(self.rows(), horizons, after, limit)
+            self._rows = self.rows().changed(found.rows)
+        return found.after, found.seen
 
     def shadow(self, failpoint: Callable[[str], None]) -> MemoryShadow:
         """Begin a copy of what is committed now."""

@@ -17,11 +17,12 @@ from cachemind.adapters.rocks_database import RocksDatabase
 from cachemind.adapters.rocks_options import RocksMemory, RocksRows
 from cachemind.adapters.rocks_shadow import RocksShadow
 from cachemind.adapters.store_journal import DEFAULT_CHANGES
+from cachemind.adapters.store_pruning import report_rows, version_rows
 from cachemind.adapters.store_reading import LiveRows
 from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.adapters.store_swap import begin, forget_before, settle
 from cachemind.core.state import Step
-from cachemind.types import Namespace, Offset
+from cachemind.types import Namespace, Offset, Version
 
 
 class RocksStore(LiveRows):
@@ -79,6 +80,22 @@ class RocksStore(LiveRows):
         """
         self._database.commit(applied, steps)
         self._doorbell.ring(applied)
+
+    def forget_versions(self, namespace: Namespace, below: Version, limit: int) -> int:
+        """Delete the rows of the oldest versions below `below`; return how many."""
+        rows, gone = version_rows(self.rows(), namespace, below, limit)
+        if rows:
+            self._database.write(rows)
+        return gone
+
+    def forget_reports(
+        self, horizons: Mapping[Namespace, Version], after: bytes, limit: int
+    ) -> tuple[bytes | None, int]:
+        """Forget how rollbacks past `horizons` ended. Raises: as the port."""
+        found = report_rows(self.rows(), horizons, after, limit)
+        if found.rows:
+            self._database.write(found.rows)
+        return found.after, found.seen
 
     def shadow(self, failpoint: Callable[[str], None]) -> RocksShadow:
         """Begin a copy of the store, in a folder beside it. Raises: as the port."""

@@ -126,8 +126,19 @@ class LiveRows(ABC):
         if namespace is not None:
             prefix = store_rows.report_key(rollback_id, namespace)
         for _, raw in scan_prefix(self.rows(), prefix):
-            return history_bytes.decode_report(rollback_id, raw)
+            if raw:
+                return history_bytes.decode_report(rollback_id, raw)
         return None
+
+    def rollback_met(self, rollback_id: EventId, namespace: Namespace) -> bool:
+        """Return whether the record of a rollback was met, its report kept or not."""
+        return (
+            self.rows().get(store_rows.report_key(rollback_id, namespace)) is not None
+        )
+
+    def horizon(self, namespace: Namespace) -> Version:
+        """Return the first version that has rows; 0 where none went."""
+        return read_horizon(self.rows(), namespace)
 
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
@@ -175,6 +186,12 @@ def read_applied(rows: Rows) -> Offset:
     """Return the applied offset, -1 for an empty store."""
     raw = rows.get(store_rows.APPLIED)
     return Offset(-1 if raw is None else int.from_bytes(raw, "big", signed=True))
+
+
+def read_horizon(rows: Rows, namespace: Namespace) -> Version:
+    """Return the first version whose rows are kept, 0 where none went."""
+    raw = rows.get(store_rows.in_namespace(store_rows.HORIZON, namespace))
+    return Version(0 if raw is None else int.from_bytes(raw, "big"))
 
 
 def read_state(rows: Rows, namespace: Namespace) -> NamespaceState:

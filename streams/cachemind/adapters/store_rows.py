@@ -16,6 +16,10 @@ length byte and the name, so that no namespace's rows start with another's.
     0a NAMESPACE version[8]                   target of the rollback that it is
     0b rollback_id[16] NAMESPACE              `RollbackReport`
     0c NAMESPACE                              `Quarantine`, where there is one
+    0d NAMESPACE                              first version that has rows, u64
+
+Rows of versions may go (06, 09), up to 0d, and the report of a rollback may be empty
+(0b), where nothing that is kept leads back to them: see `store_pruning`.
 
 The applied offset stays at one key, the seal is under a new key with each commit. A
 reader that sees old rows lie over newer ones finds that the two differ.
@@ -60,8 +64,10 @@ TOUCHED: Final = b"\x09"
 TARGET: Final = b"\x0a"
 REPORT: Final = b"\x0b"
 QUARANTINE: Final = b"\x0c"
+HORIZON: Final = b"\x0d"
+ROLLBACK_ID_BYTES: Final = 16
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised whenever an older build could misread the store; it is then rebuilt."""
 
 Row = tuple[bytes, bytes | None]

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from cachemind.agents.forgetting import Forgetting
 from cachemind.errors import StoreError
 from cachemind.ports import CheckpointMaker, Clock
 
@@ -35,8 +36,13 @@ class Checkpointing:
         every_events: int = EVERY_EVENTS,
         interval_s: float = INTERVAL_S,
         changed: Callable[[], None] = _nobody_asks,
+        forgetting: Forgetting | None = None,
     ) -> None:
-        """`changed` is called after checkpoints were made or removed."""
+        """`changed` is called after checkpoints were made or removed.
+
+        `forgetting` gives up the history that those which are left do not need.
+        """
+        self._forgetting = forgetting
         self._changed = changed
         self._maker = maker
         self._clock = clock
@@ -48,6 +54,7 @@ class Checkpointing:
     def committed(self, records: int) -> None:
         """Note that so many more are folded; make a checkpoint if it is time."""
         self._since += records
+        self._forget()
         now_ns = self._clock.now_ns()
         if self._since < self._every_events and (
             now_ns - self._last_ns < self._interval_ns
@@ -58,5 +65,15 @@ class Checkpointing:
             self._maker.make(now_ns)
             self._maker.prune(now_ns)
             self._changed()
+            if self._forgetting is not None:
+                self._forgetting.begin()
         except StoreError:
             log.exception("no checkpoint was made")
+
+    def _forget(self) -> None:
+        if self._forgetting is None:
+            return
+        try:
+            self._forgetting.go_on()
+        except StoreError:
+            log.exception("history that nothing needs is still there")

@@ -18,7 +18,9 @@ from cachemind.core.rollback import Base, Keys, Past, Plan, plan
 from cachemind.core.rollback_check import require_totals
 from cachemind.core.rollback_report import Strategy
 from cachemind.core.state import EntryReader, NamespaceState
+from cachemind.core.timeline import Span
 from cachemind.core.totals import Changes
+from cachemind.ports import LiveStore
 from cachemind.types import ContextKey, ExactKey, Namespace, Offset, Version
 
 SHOWN_CHANGES: Final = 100_000
@@ -222,8 +224,19 @@ def _keys(sources: Sources, namespace: Namespace, way: Plan) -> Keys:
     store = sources.store
     if store.quarantine(namespace) is not None:
         return None  # the live entries are not what history says
+    return _touched(store, namespace, (*way.away, *way.back))
+
+
+def _touched(store: LiveStore, namespace: Namespace, spans: Iterable[Span]) -> Keys:
+    """Return the keys that the versions in `spans` changed.
+
+    None, for whatever there is, where history does not go back that far: the empty
+    version can always be gone back to.
+    """
     found: set[ExactKey] = set()
-    for span in (*way.away, *way.back):
+    for span in spans:
+        if span.first < store.horizon(namespace):
+            return None
         for keys in store.touched(namespace, span).values():
             found.update(keys)
     return found
@@ -236,10 +249,12 @@ def version_delta(
     history = sources.store.history(namespace)
     ancestor = history.common_ancestor(one, other)
     spans = (*history.path(ancestor, one), *history.path(ancestor, other))
-    touched = (sources.store.touched(namespace, span) for span in spans)
-    keys = {key for found in touched for each in found.values() for key in each}
+    keys = _touched(sources.store, namespace, spans)
     before, after = (
         entries_at(sources, namespace, version, keys).entries
         for version in (one, other)
     )
+    if keys is None:
+        keys = {*before, *after}
+        before, after = ({key: of.get(key) for key in keys} for of in (before, after))
     return delta(keys, before, after)

@@ -119,7 +119,7 @@ class Rollbacks:
         self._store.fence(namespace, lsn.offset)
         hooks.failpoint("rollback.fenced")
         state, entries = self._store.namespace(namespace), self._store.reader(namespace)
-        if self._store.rollback_report(body.rollback_id, namespace) is not None:
+        if self._store.rollback_met(body.rollback_id, namespace):
             return unchanged(state)
         step = apply(state, entries, envelope, lsn)
         if step.effect is not Effect.APPLIED:

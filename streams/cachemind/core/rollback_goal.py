@@ -68,6 +68,10 @@ class PastLooks(Protocol):
         """Return how a rollback ended, None where it did not yet."""
         ...
 
+    def met(self, namespace: Namespace, rollback_id: EventId) -> bool:
+        """Return whether a rollback was folded, its report kept or not."""
+        ...
+
     def reaches(self, namespace: Namespace, version: Version) -> bool:
         """Return whether checkpoints and log still lead to `version`."""
         ...
@@ -151,7 +155,22 @@ def _known(wish: Wish, past: PastLooks) -> RollbackReport | None:
     if known is not None and wish.to_version not in (None, known.to_version):
         problem = f"is that of a rollback to version {known.to_version}"
         raise InvalidRequest("rollback_id", problem)
+    if known is None:
+        require_not_forgotten(past, wish.namespace, wish.rollback_id, "rollback_id")
     return known
+
+
+def require_not_forgotten(
+    past: PastLooks, namespace: Namespace, rollback_id: EventId, field: str
+) -> None:
+    """Raise `InvalidRequest` with 410 for a rollback whose report is not kept."""
+    if past.met(namespace, rollback_id):
+        raise InvalidRequest(
+            field,
+            "is of a rollback that is past the horizon: what is kept begins at version "
+            f"{past.begins(namespace)}",
+            status=GONE,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +275,7 @@ def _undone(
 ) -> Version:
     report = past.report(namespace, rollback_id)
     if report is None:
+        require_not_forgotten(past, namespace, rollback_id, UNDO)
         raise InvalidRequest(UNDO, "there is no such rollback", status=UNKNOWN)
     if report.status is RollbackStatus.REFUSED or report.new_version is None:
         raise InvalidRequest(

@@ -37,6 +37,7 @@ from cachemind.ports.models import (
     UpstreamResponse,
 )
 from cachemind.ports.store import (
+    HistoryStore,
     LiveStore,
     ShadowStore,
     StoreHistory,
@@ -56,6 +57,7 @@ __all__ = [
     "FoldMetrics",
     "GroupOffsets",
     "Headers",
+    "HistoryStore",
     "KeyWrapper",
     "LiveStore",
     "LogFollower",

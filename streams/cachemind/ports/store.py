@@ -47,12 +47,44 @@ class StoreHistory(Protocol):
         """
         ...
 
+    def rollback_met(self, rollback_id: EventId, namespace: Namespace) -> bool:
+        """Return whether the record of a rollback was met, its report kept or not."""
+        ...
+
+    def horizon(self, namespace: Namespace) -> Version:
+        """Return the first version that has a history row; 0 where none went."""
+        ...
+
     def quarantine(self, namespace: Namespace) -> Quarantine | None:
         """Return why `namespace` must not be served, None where it may be."""
         ...
 
     def quarantined(self) -> Sequence[Namespace]:
         """Return every namespace that must not be served, by name."""
+        ...
+
+
+class HistoryStore(StoreHistory, Protocol):
+    """A history whose oldest part can be given up. Raises: `StoreUnavailable`.
+
+    State, digest and what the fold will do stay the same.
+    """
+
+    def forget_versions(self, namespace: Namespace, below: Version, limit: int) -> int:
+        """Delete the rows of the oldest versions below `below`, at most `limit`.
+
+        Returns how many went.
+        """
+        ...
+
+    def forget_reports(
+        self, horizons: Mapping[Namespace, Version], after: bytes, limit: int
+    ) -> tuple[bytes | None, int]:
+        """Forget how the rollbacks ended that are past their namespace's horizon.
+
+        That they were met stays known. Looks at `limit` reports from `after` on, empty
+        for the first; returns where to go on, None at the end, and how many it saw.
+        """
         ...
 
 
