@@ -219,6 +219,34 @@ def test_a_key_that_was_stolen_is_taken_back(
     assert {one.reason for one in found} == {Reason.KEY_REVOKED}
 
 
+def test_a_key_that_the_signers_do_not_hold_is_not_exchanged_for(
+    there: Installation, signing: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    there.log.wait_first_cut()
+    events = there.wal_events()
+    create_key_file(tmp_path / "new.pem", passphrase(there.settings)).close()
+    assert there.exit_code("rotate", "--key", f"file:{tmp_path / 'new.pem'}") == 2
+    assert there.wal_events() == events
+
+
+def test_keys_are_listed_for_people(
+    there: Installation,
+    signing: subprocess.Popen[bytes],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there.log.wait_first_cut()
+    capsys.readouterr()
+    assert main(["audit", "keys", "list"]) == 0
+    heads, *rows = capsys.readouterr().out.splitlines()
+    assert heads.split()[:4] == ["ROLE", "KEY", "STATE", "ADDED"]
+    shown = [row.split() for row in rows]
+    assert [(row[0], row[2], row[6]) for row in shown] == [
+        ("root", "pinned", "yes"),
+        ("receipt", "signs", "yes"),
+        ("log", "signs", "yes"),
+    ]
+
+
 def test_what_is_asked_of_a_key_that_is_none_is_refused(
     there: Installation, signing: subprocess.Popen[bytes]
 ) -> None:

@@ -142,9 +142,9 @@ def rotate_key(
 ) -> KnownKey:
     """Return the key that signs from now on; those that signed before are retired.
 
-    Without a URI it is made in the folder; one with a URI must also be named to the
-    signer by the settings. The signer goes on throughout: it changes keys when the
-    new one is on the log of cuts, and only then is the old one retired.
+    Without a URI it is made in the folder; one with a URI must have been named to the
+    signers by the settings when they started. Signers go on throughout: they change
+    keys when the new one is on the log of cuts, and only then is the old one retired.
     Raises: `KeyUnavailable` where that does not happen in time: the old key goes on.
     """
     pinned = read_pinned(pinned_path(settings))
@@ -155,6 +155,11 @@ def rotate_key(
     ):
         before = [one.key_id for one in events.read().keys.signers(role)]
         with closing(_new_key(settings, role, uri)) as new:
+            if held.find(role, new.key_id) is None:
+                # Signers hold the same: once the old key is retired they would stop.
+                raise InvalidRequest(
+                    "--key", f"must be among those that the settings name for {role}s"
+                )
             events.append(_added(role, new, reason), root, new)
             _await(events, partial(_signs, new.key_id), new.key_id)
             time.sleep(overlap_s)

@@ -25,7 +25,11 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     rotate = _action(which, "rotate", "sign with a new key from now on", run_rotate)
     rotate.add_argument("--role", choices=_ROLES, default=_ROLES[0])
     rotate.add_argument(
-        "--key", default="", metavar="URI", help="the new key; default one made here"
+        "--key",
+        default="",
+        metavar="URI",
+        help="the new key, which the signer's settings name already; default one made "
+        "in the folder",
     )
     retire = _action(which, "retire", "end a key's time in good order", run_retire)
     retire.add_argument("key_id", metavar="KEY")
