@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.integration.rollback_host import Shop, cli
-from tests.integration.serving import Serving, run_cli, serving
+from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
@@ -87,3 +88,44 @@ def test_the_oldest_version_that_is_kept_can_be_rolled_back_to(
     emptied = shop.rollback(to_version=0)
     assert emptied.status_code == 200, emptied.text
     assert emptied.json()["removed"] == 25
+
+
+def test_history_that_nothing_leads_back_to_is_given_up(tmp_path: Path) -> None:
+    flags = ("--encoder", "off", "--checkpoint-events", "10")
+    with (
+        served(ScriptedUpstream()) as upstream,
+        serving(upstream, tmp_path / "data", *flags) as host,
+        Shop(host.url) as shop,
+    ):
+        for number in range(HEAD):
+            if number == KEPT:
+                shop.settle(KEPT)
+                operate(host, "snapshot", "create", "--name", "kept")
+            shop.put(f"question {number % 25}", f"answer {number}")
+        shop.settle(HEAD)
+        bad = shop.rollback(to_version=5).json()["rollback_id"]
+        forth = shop.rollback(undo=bad).json()
+        operate(host, "wal", "truncate", "--yes")
+        for number in range(HEAD):
+            shop.put(f"later {number}", "answer")
+        eventually(lambda: oldest(shop) == 6, 30)  # what undoing the undo may need
+        assert refused(shop.rollback(to_version=3)) == (
+            410,
+            "to_version",
+            "past_the_horizon",
+        )
+        assert shop.rollback(to_version=forth["version"]).status_code == 200
+        done = shop.rollback(to_version=KEPT)
+        assert done.status_code == 200, done.text
+        assert done.json()["digest"] == shop.digest(KEPT)
+        operate(host, "doctor")
+        emptied = shop.rollback(to_version=0)
+        assert (emptied.status_code, emptied.json()["removed"]) == (200, 25)
+        operate(host, "doctor")
+
+
+def oldest(shop: Shop) -> int:
+    """Return the oldest version that history shows."""
+    found = shop.client.get(shop.url + "/v1/versions", params={"first": 1}).json()
+    first: int = found["versions"][0]["version"]
+    return first
