@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.cli.main import main
 from cachemind_services.settings import Settings, load
 from tests.integration.signing_host import SignedLog, signed_log
+from tests.tokens import PIN, make_token
 
 pytestmark = pytest.mark.broker
 
@@ -117,22 +119,29 @@ def there(
         yield Installation(log, settings, capsys)
 
 
-@pytest.fixture
-def signing(there: Installation) -> Iterator[subprocess.Popen[bytes]]:
-    """A signer with the keys that `init` made."""
-    there.command("init")
+@contextmanager
+def signer() -> Iterator[subprocess.Popen[bytes]]:
+    """Run a signer with the settings of the environment."""
     process = subprocess.Popen(
         [sys.executable, "-c", SIGNER],
         cwd=HERE,
         env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
     )
-    yield process
-    process.terminate()
     try:
+        yield process
+        process.terminate()
         process.wait(20)
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def signing(there: Installation) -> Iterator[subprocess.Popen[bytes]]:
+    """A signer with the keys that `init` made."""
+    there.command("init")
+    with signer() as process:
+        yield process
 
 
 def test_init_makes_keys_tells_the_log_and_pins_the_root(there: Installation) -> None:
@@ -267,3 +276,38 @@ def test_another_root_key_is_refused_before_the_log_hears_of_it(
     assert there.exit_code("rotate") == 1
     assert there.wal_events() == events
     assert sorted(folder.iterdir()) == files
+
+
+def test_keys_in_an_hsm_sign_a_log_and_are_exchanged(
+    there: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hsm").mkdir()
+    token = make_token(tmp_path / "hsm")
+    for label in ("root", "log", "receipt-1", "receipt-2"):
+        token.make_pair(label)
+    for name, value in {
+        "PKCS11_MODULE": str(token.module),
+        "PKCS11_PIN": PIN,
+        "AUDIT_ROOT_KEY": token.uri("root"),
+        "AUDIT_LOG_KEYS": token.uri("log"),
+        "AUDIT_RECEIPT_KEYS": token.uri("receipt-1"),
+    }.items():
+        monkeypatch.setenv(f"CACHEMIND_{name}", value)
+    there.settings = load(os.environ)
+    there.command("init")
+    assert not there.settings.keys_dir.exists()
+    both = f"{token.uri('receipt-1')} {token.uri('receipt-2')}"
+    monkeypatch.setenv("CACHEMIND_AUDIT_RECEIPT_KEYS", both)
+    there.settings = load(os.environ)
+    with signer() as process:
+        there.log.append_some(50)
+        there.log.wait_signed()
+        uri = token.uri("receipt-2")
+        rotate_key(there.settings, KeyRole.RECEIPT, uri, "", overlap_s=2)
+        there.log.append_some(50)
+        there.log.wait_signed()
+        assert process.poll() is None
+    assert [len(there.signed_by(partition)) for partition in (0, 1)] == [2, 2]
+    found, summary = there.verified()
+    assert not found, [one.text for one in found]
+    assert len(summary.keys) == 3

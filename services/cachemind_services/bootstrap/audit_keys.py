@@ -84,6 +84,8 @@ def ensure_keys(settings: Settings, log_id: str = "") -> Pinned:
     _demand_new_log(settings)
     wal_id = identity.topic_ids[topics_of(settings).wal.name]
     derived = f"cachemind/{identity.cluster_id}/{wal_id}"
+    # Before the log hears of a key: what is told cannot be taken back.
+    path.parent.mkdir(parents=True, exist_ok=True)
     _make_missing(settings)
     with closing(open_root_key(settings)) as root, _held(settings) as held:
         pinned = Pinned(
