@@ -43,9 +43,9 @@ class HostedApp:
         self._ask_log = ask_log
         self._app = build()
 
-    def held(self) -> Set[Partition]:
-        """Return the partitions that are delivered just now."""
-        return held_partitions(self._app, self._topic)
+    def held(self, topic: str | None = None) -> Set[Partition]:
+        """Return the partitions that are delivered just now, also of another topic."""
+        return held_partitions(self._app, topic or self._topic)
 
     def settled(self) -> bool:
         """Return whether the group has said what is held; not while it decides."""
