@@ -250,6 +250,7 @@ def test_a_receipt_key_that_is_not_held_ends_the_signer_with_its_name(
     log.require_sound()
 
 
+@pytest.mark.slow
 def test_receipts_of_another_writer_stop_their_partition_and_no_other(
     log: SignedLog,
 ) -> None:
@@ -270,6 +271,7 @@ def test_receipts_of_another_writer_stop_their_partition_and_no_other(
     assert {finding.place.partition for finding in found} == {one}
 
 
+@pytest.mark.slow
 def test_a_forged_cut_ends_the_cutter_and_nothing_more_is_signed(
     log: SignedLog,
 ) -> None:

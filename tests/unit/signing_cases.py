@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachemind.adapters.clock import ManualClock
+from cachemind.adapters.cuts_memory import MemoryCutsMemory
 from cachemind.adapters.key_verify import OpensslCheck
 from cachemind.adapters.memory_keys import MemoryKey
 from cachemind.adapters.memory_log import MemoryLog
@@ -121,13 +122,19 @@ class Signed:
         self.held, self.metrics, self.failpoints = Held(), Counted(), Failpoints()
         self.turns, self.cutting_turns = MemoryTurns(), MemoryTurns()
         self.verify = verifier_of(PINNED)
+        self.memory = MemoryCutsMemory()
         self.watch = self.new_watch()
         self._appended = 0
         self._writer = self.wal.writer()
 
     def new_watch(self) -> KeyWatch:
         return KeyWatch(
-            LOG_ID, self.cuts.reader(), self.verify, OpensslCheck(), self.held
+            LOG_ID,
+            self.cuts.reader(),
+            self.verify,
+            OpensslCheck(),
+            self.held,
+            self.memory,
         )
 
     # ---- the WAL --------------------------------------------------------------------
@@ -247,6 +254,7 @@ class Signed:
                 verify=self.verify,
                 check=OpensslCheck(),
                 held=self.held,
+                memory=self.memory,
                 clock=self.clock,
                 metrics=self.metrics,
                 failpoint=self.failpoints,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.cuts_memory import CutsMemoryFile
 from cachemind.adapters.file_lock import exclusive
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
@@ -18,9 +19,10 @@ from cachemind.adapters.kafka_transaction import KafkaSoleWriter
 from cachemind.adapters.key_verify import OpensslCheck
 from cachemind.agents.audit_places import next_to_sign
 from cachemind.agents.cuts_log import VerifyKeyEvent
+from cachemind.agents.cuts_resume import CUTS_PARTITION
 from cachemind.agents.cutter import Cutter, Cutting
 from cachemind.agents.key_event_finder import KeyEventFinder
-from cachemind.agents.key_watch import CUTS_PARTITION, KeyWatch
+from cachemind.agents.key_watch import KeyWatch
 from cachemind.agents.signer import SignerDeps, run_signer
 from cachemind.agents.signing import PartitionSigner, Signing
 from cachemind.ports.audit import AuditMetrics, HeldKeys
@@ -44,6 +46,9 @@ WAIT_S: Final = 2.0
 
 TRANSACTION_S: Final = 3.0
 """For a batch of receipts, and again to give it up while the log is away."""
+
+CUTS_KEPT: Final = "cuts.json"
+"""In the data folder: what is known of the log of cuts."""
 
 Failpoint = Callable[[str], None]
 
@@ -113,8 +118,14 @@ class _Parts:
         self._wal = self._reader(self._topics.wal.name)
         self._audit = self._reader(self._topics.audit.name)
         self._cuts = self._reader(self._topics.audit_cuts.name)
+        self._memory = CutsMemoryFile(settings.data_dir / CUTS_KEPT)
         self._watch = KeyWatch(
-            keys.log_id, self._cuts, keys.verify, self._check, keys.held
+            keys.log_id,
+            self._cuts,
+            keys.verify,
+            self._check,
+            keys.held,
+            self._memory,
         )
 
     def deps(self, stop: asyncio.Event) -> SignerDeps:
@@ -194,6 +205,7 @@ class _Parts:
                 verify=keys.verify,
                 check=self._check,
                 held=keys.held,
+                memory=self._memory,
                 clock=SystemClock(),
                 metrics=self._metrics,
                 failpoint=self._failpoint,

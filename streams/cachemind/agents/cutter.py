@@ -1,7 +1,8 @@
 """Cuts: signed statements of all receipts so far. One process at a time makes them.
 
-1. The topic of cuts is taken over, which ends every other cutter, and read whole: each
-   leaf must follow on, and the last checkpoint must be a log key's over all of them.
+1. The topic of cuts is taken over, which ends every other cutter, and read to its end:
+   each leaf must follow on, and the last checkpoint must be a log key's over all of
+   them. What this host has read before, it need not read again (see `cuts_resume`).
 2. The receipts are followed from the last cut on. They must follow on, too; a
    partition where they do not stays where it is, and the others go on.
 3. Key events on the log, for each has a receipt, become leaves.
@@ -21,13 +22,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cachemind.agents.audit_reading import ReadReceipt
-from cachemind.agents.cut_note import check_checkpoint, signed_cut
+from cachemind.agents.cut_note import signed_cut
 from cachemind.agents.cuts_log import CutsLog, VerifyKeyEvent
+from cachemind.agents.cuts_resume import CUTS_PARTITION, begun, check_last
 from cachemind.agents.followed_receipts import FollowedReceipts
-from cachemind.agents.key_watch import CUTS_PARTITION, FollowedLog
+from cachemind.agents.key_watch import FollowedLog
 from cachemind.codec.cuts import encode_cuts_record
 from cachemind.core.cutting import Pace, Waiting, first_heads, is_due, next_cut
-from cachemind.core.key_validity import Verdict
 from cachemind.core.receipt_follow import LOST
 from cachemind.core.signature_check import SignatureCheck
 from cachemind.errors import (
@@ -41,7 +42,7 @@ from cachemind.errors import (
     MalformedNote,
 )
 from cachemind.ports import Clock, LogRecord, SigningKey
-from cachemind.ports.audit import AuditMetrics, HeldKeys, SoleWriter
+from cachemind.ports.audit import AuditMetrics, CutsMemory, HeldKeys, SoleWriter
 from cachemind.receipts import CutsRecord, KeyRole, LogId, PartitionHead
 from cachemind.types import Offset, Partition
 
@@ -83,6 +84,7 @@ class Cutting:
     verify: VerifyKeyEvent
     check: SignatureCheck
     held: HeldKeys
+    memory: CutsMemory
     clock: Clock
     metrics: AuditMetrics
     failpoint: Failpoint
@@ -151,34 +153,34 @@ class Session:
     # ---- the beginning --------------------------------------------------------------
 
     def _read_cuts(self) -> None:
-        first, self._end = self._of.cuts.bounds(CUTS_PARTITION)
+        """Read the log of cuts to its end, once nobody else adds to it any more."""
+        cutting = self._of
+        first, self._end = cutting.cuts.bounds(CUTS_PARTITION)
         if first > 0:
             raise AuditBroken("the cuts", LOST, f"what is below {first} was deleted")
-        for batch in self._of.cuts.read(CUTS_PARTITION, first, self._end):
+        self._log, start = begun(
+            cutting.log_id,
+            cutting.cuts,
+            cutting.memory,
+            cutting.verify,
+            cutting.check,
+        )
+        for batch in cutting.cuts.read(CUTS_PARTITION, start, self._end):
             for record in batch:
                 where = f"cuts offset {record.lsn.offset}"
                 self._log.take(record.value or b"", where)
-        self._check_last()
+        self._check_partitions()
+        check_last(self._log, cutting.check)
 
-    def _check_last(self) -> None:
-        """Raise `AuditBroken` unless the last checkpoint is a log key's, and holds."""
+    def _check_partitions(self) -> None:
         last = self._log.last
-        if last is None:
-            return
-        if len(last.cut.heads) != self._of.partitions:
+        if last is not None and len(last.cut.heads) != self._of.partitions:
             raise AuditBroken(
                 f"cut {last.cut.index}",
                 LOST,
                 f"expected {self._of.partitions} partitions, "
                 f"found {len(last.cut.heads)}",
             )
-        may = [
-            one.public_key
-            for one in self._log.keys.tenures()
-            if one.role is KeyRole.LOG
-            and self._log.keys.cut(one.key_id, last.cut.index) is Verdict.VALID
-        ]
-        check_checkpoint(last.checkpoint, last.cut, last.root, may, self._of.check)
 
     def _begin_receipts(self) -> dict[Partition, Offset]:
         last = self._log.last

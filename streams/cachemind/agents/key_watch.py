@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from cachemind.agents.cuts_log import CutsLog, VerifyKeyEvent
+from cachemind.agents.cuts_resume import CUTS_PARTITION, begun, keep
 from cachemind.core.receipt_chain import receipt_signing_input
 from cachemind.errors import (
     AuditBroken,
@@ -28,14 +29,15 @@ from cachemind.ports import (
     SignatureCheck,
     SigningKey,
 )
-from cachemind.ports.audit import HeldKeys
+from cachemind.ports.audit import CutsMemory, HeldKeys
 from cachemind.receipts import KeyEvent, KeyRole, LogId, SignedReceipt
 from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
 
-CUTS_PARTITION: Final = Partition(0)
 RETRY_S: Final = 0.5
+KEPT_EVERY: Final = 1000
+"""Leaves between two times that what is known is kept: the most that is read anew."""
 
 
 class FollowedLog(LogReader, LogFollower, Protocol):
@@ -52,8 +54,13 @@ class KeyWatch:
         verify: VerifyKeyEvent,
         check: SignatureCheck,
         held: HeldKeys,
+        memory: CutsMemory,
     ) -> None:
         self._cuts = cuts
+        self._log_id = log_id
+        self._verify = verify
+        self._memory = memory
+        self._kept = 0
         self._check = check
         self._held = held
         self._log = CutsLog(log_id, verify)
@@ -63,6 +70,11 @@ class KeyWatch:
 
     def catch_up(self) -> None:
         """Read all that is on the topic now. Raises: `LogUnavailable`."""
+        if self._next == 0:
+            self._log, self._next = begun(
+                self._log_id, self._cuts, self._memory, self._verify, self._check
+            )
+            self._kept = self._log.leaves.size
         _, end = self._cuts.bounds(CUTS_PARTITION)
         for batch in self._cuts.read(CUTS_PARTITION, self._next, end):
             for record in batch:
@@ -128,8 +140,11 @@ class KeyWatch:
                 # Not ours to judge: nothing that does not hold has any effect here.
                 log.critical("%s", error)
                 return
-            if isinstance(found, KeyEvent) and found.role is KeyRole.RECEIPT:
+            if isinstance(found, KeyEvent):
                 self._key = None
+            elif self._log.leaves.size - self._kept >= KEPT_EVERY:
+                self._kept = self._log.leaves.size
+                keep(self._log, record.lsn.offset, self._memory)
 
     def _chosen(self) -> SigningKey:
         may_sign = self._log.keys.signers(KeyRole.RECEIPT)

@@ -6,6 +6,7 @@ are computed a second time, from the last signed cut and the exact receipts sinc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -152,6 +153,23 @@ class LogOfCuts:
     def previous(self) -> Sha256:
         """Return the hash of the last leaf."""
         return self._previous
+
+    @property
+    def nodes(self) -> tuple[Sha256, ...]:
+        """Return the roots of the complete subtrees, largest first."""
+        return self._frontier.nodes
+
+    @classmethod
+    def resumed(cls, size: int, nodes: Sequence[Sha256], previous: Sha256) -> LogOfCuts:
+        """Return a log of `size` leaves that ends with a checkpoint.
+
+        Raises: `ValueError` where `nodes` are no frontier of so many.
+        """
+        log = cls()
+        log._frontier = Frontier(size, nodes)
+        log._previous = previous
+        log.signed()
+        return log
 
     def root(self) -> Sha256:
         """Return the root over all leaves."""

@@ -64,6 +64,21 @@ class HeldKeys(Protocol):
         ...
 
 
+class CutsMemory(Protocol):
+    """What this host keeps of the log of cuts, so as not to read all of it again."""
+
+    def load(self) -> bytes | None:
+        """Return what was saved last, None where nothing was.
+
+        Raises: `StoreUnavailable`.
+        """
+        ...
+
+    def save(self, content: bytes) -> None:
+        """Replace what is kept. Raises: `StoreUnavailable`."""
+        ...
+
+
 class AuditMetrics(Protocol):
     """Where signer and cutter report; called from several threads."""
 
