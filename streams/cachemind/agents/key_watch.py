@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from cachemind.agents.cuts_log import CutsLog, VerifyKeyEvent
-from cachemind.agents.cuts_resume import CUTS_PARTITION, begun, keep
+from cachemind.agents.cuts_resume import CUTS_PARTITION as CUTS_PARTITION
+from cachemind.agents.cuts_resume import begun, keep
 from cachemind.core.receipt_chain import receipt_signing_input
 from cachemind.errors import (
     AuditBroken,
