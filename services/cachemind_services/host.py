@@ -34,7 +34,10 @@ RANK_MATERIALIZER: Final = 1
 RANK_SIGNER: Final = 2
 """After the gateways: what they have served is signed before the log is stopped."""
 
-RANK_BROKER: Final = 3
+RANK_SINK: Final = 3
+"""After the signer: what it has signed last is sealed too."""
+
+RANK_BROKER: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
     if settings.audit_mode:
         children.append(_role(settings, "signer", RANK_SIGNER, environ))
         children.append(_role(settings, "receipts", RANK_SIGNER, environ))
+        children.append(_role(settings, "sink", RANK_SINK, environ))
     children.extend(_workers(settings, listeners, environ))
     return Plan(settings=settings, children=tuple(children), urls=urls)
 

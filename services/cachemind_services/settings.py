@@ -152,6 +152,26 @@ class Settings:
     log_dir: Path | None = _setting(
         path, None, "of audit mode: keys/, receipts/ and the copy in sealed/"
     )
+    sink_dir: Path | None = _setting(
+        path, None, "where receipts and cuts are sealed in files; default log-dir"
+    )
+    sink_url: str = _setting(
+        text, "", "seal them in a bucket, s3://bucket/prefix, in place of a folder"
+    )
+    sink_file_bytes: int = _setting(
+        whole(2**16, 2**27), 2**25, "a sealed file's size, about"
+    )
+    sink_file_s: int = _setting(
+        whole(1, 86_400), 300, "longest time until a receipt's file is sealed"
+    )
+    sink_retention_days: int = _setting(
+        whole(0, 36_500), 0, "lock each object for so long; 0: as the bucket does"
+    )
+    sink_retention_mode: str = _setting(
+        one_of("compliance", "governance"),
+        "compliance",
+        "lock for everybody, or but for who may bypass it",
+    )
     receipts_kept: int = _setting(
         whole(10_000, 10**9), 100_000, "receipts of a partition that gateways find"
     )
@@ -194,9 +214,9 @@ class Settings:
         return self._in_log_dir("keys")
 
     @property
-    def receipts_dir(self) -> Path:
-        """Return the folder of the sink. Raises: `InvalidSetting`."""
-        return self._in_log_dir("receipts")
+    def sink_folder(self) -> Path:
+        """Return the folder in which files are sealed. Raises: `InvalidSetting`."""
+        return self.sink_dir or self._in_log_dir("receipts").parent
 
     @property
     def sealed_dir(self) -> Path:
@@ -270,6 +290,12 @@ def _checked(settings: Settings) -> Settings:
     if settings.production and settings.embedded:
         raise InvalidSetting(
             kafka_variable(BOOTSTRAP), "production needs a Kafka cluster of its own"
+        )
+    if settings.sink_dir is not None and settings.sink_url:
+        raise InvalidSetting(_variable("sink_url"), "sink_dir is another target")
+    if settings.sink_retention_days and not settings.sink_url:
+        raise InvalidSetting(
+            _variable("sink_retention_days"), "only objects are locked: name a sink_url"
         )
     return settings
 

@@ -129,8 +129,9 @@ def test_the_folder_of_audit_mode_holds_keys_receipts_and_sealed_copy(
     tmp_path: Path,
 ) -> None:
     settings = load({"CACHEMIND_LOG_DIR": str(tmp_path)})
-    folders = [settings.keys_dir, settings.receipts_dir, settings.sealed_dir]
-    assert [folder.name for folder in folders] == ["keys", "receipts", "sealed"]
+    folders = [settings.keys_dir, settings.sealed_dir]
+    assert [folder.name for folder in folders] == ["keys", "sealed"]
+    assert settings.sink_folder == tmp_path  # with receipts/ and cuts/ in it
     assert {folder.parent for folder in folders} == {tmp_path}
 
 
@@ -161,3 +162,25 @@ def test_a_secret_comes_by_variable_never_by_flag_and_is_not_shown() -> None:
 def test_keys_are_named_to_the_processes_that_sign_alone() -> None:
     assert {"audit_receipt_keys", "pkcs11_module"} <= set(AUDIT)
     assert not {"audit_receipt_keys", "pkcs11_module"} & set(GATEWAY)
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        pytest.param(
+            {"CACHEMIND_SINK_DIR": "/x", "CACHEMIND_SINK_URL": "s3://b/x"},
+            "CACHEMIND_SINK_URL",
+            id="two-targets",
+        ),
+        pytest.param(
+            {"CACHEMIND_SINK_DIR": "/x", "CACHEMIND_SINK_RETENTION_DAYS": "1"},
+            "CACHEMIND_SINK_RETENTION_DAYS",
+            id="a-folder-cannot-be-locked",
+        ),
+    ],
+)
+def test_a_sink_has_one_target_that_can_do_what_is_asked(
+    variables: dict[str, str], named: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=named):
+        load(variables)

@@ -67,6 +67,15 @@ AUDIT: Final = tuple(
 AUDIT_LOG: Final = ("data_dir", "topic_prefix", "partitions", "production")
 """For who only reads the audit topics."""
 
+SINK: Final = tuple(
+    name
+    for name in SERVICE
+    if name in {"audit_mode", "log_dir", "log_level"}
+    or name in AUDIT_LOG
+    or name.startswith("sink_")
+)
+"""For the process that seals receipts in files."""
+
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")
 

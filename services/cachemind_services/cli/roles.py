@@ -8,6 +8,7 @@ from cachemind_services.cli.options import (
     AUDIT,
     GATEWAY,
     MATERIALIZER,
+    SINK,
     add_settings,
     settings_from,
 )
@@ -32,6 +33,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_settings(signer, AUDIT)
     signer.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     signer.set_defaults(run=run_signer)
+    sink = commands.add_parser(
+        "sink", help="seal receipts and cuts in files: a folder, or a locked bucket"
+    )
+    add_settings(sink, SINK)
+    sink.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
+    sink.set_defaults(run=run_sink)
     requests = commands.add_parser(
         "requests", help="answer the commands of Kafka-native clients"
     )
@@ -55,6 +62,18 @@ def run_materializer(arguments: argparse.Namespace) -> int:
     share_as("materializer")
     tune_collector()
     return materializer.run(settings_from(arguments), arguments.failpoint)
+
+
+def run_sink(arguments: argparse.Namespace) -> int:
+    """Seal what is signed until told to stop. Exit 0, or 3 where Faust gave up."""
+    end_on_sigterm()
+    # Imported here: the other commands must not pay for Faust.
+    from cachemind_services.bootstrap import sink
+    from cachemind_services.metric_files import share_as
+
+    share_as("sink")
+    tune_collector()
+    return sink.run(settings_from(arguments), arguments.failpoint)
 
 
 def run_signer(arguments: argparse.Namespace) -> int:
