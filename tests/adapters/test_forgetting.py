@@ -161,6 +161,22 @@ def test_nothing_goes_while_the_log_leads_back_to_the_first_version(
     assert place.store.horizon(ALPHA) == 0
 
 
+def test_a_log_cut_below_a_namespaces_first_event_still_leads_back_to_it(
+    place: Place,
+) -> None:
+    writer = place.log.writer()
+    for number in range(5):  # of another namespace, and not folded here
+        writer.append(b"other", b"%d" % number, ()).result(5)
+    filled(place)
+    place.checkpoint()
+    place.cut(5)
+    place.forget()
+    assert place.kept() == list(range(1, 11))
+    place.cut(6)
+    place.forget()
+    assert place.kept() == [10]
+
+
 def test_what_no_checkpoint_leads_back_to_goes_and_the_state_stays(
     place: Place,
 ) -> None:

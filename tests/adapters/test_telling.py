@@ -93,13 +93,16 @@ def test_a_checkpoint_that_vanishes_meanwhile_is_not_told(catalog: HostCatalog) 
     assert said(catalog) == [3]
 
 
-def test_snapshots_and_hosts_do_not_see_each_other(log: MemoryLog) -> None:
+def test_snapshots_and_hosts_do_not_see_each_other(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
     hosts = HostCatalog(log.reader(), log.writer())
     snapshots = SnapshotCatalog(log.reader(), log.writer())
     snapshots.publish(ONE)
     tell(deps(hosts, Kept([3])), hosts, set())
     assert snapshots.manifests() == [ONE]
     assert len(hosts.records()) == 2
+    assert not caplog.records
 
 
 def test_one_that_died_between_removing_and_saying_so_is_put_right_by_the_next(
@@ -140,10 +143,14 @@ def test_a_host_that_was_silent_for_a_month_is_forgotten(catalog: HostCatalog) -
 
 
 class _Flaky:
-    """A board whose first change fails after it has arrived."""
+    """A board whose first telling fails after it has arrived.
 
-    def __init__(self, catalog: HostCatalog) -> None:
+    What was told is removed before it is tried again.
+    """
+
+    def __init__(self, catalog: HostCatalog, kept: Kept) -> None:
         self.catalog = catalog
+        self.kept = kept
         self.failures = 0
 
     def records(self) -> Sequence[HostRecord]:
@@ -152,9 +159,11 @@ class _Flaky:
     def change(
         self, publish: Iterable[HostRecord], retract: Iterable[HostRecord] = ()
     ) -> None:
-        self.catalog.change(list(publish), list(retract))
-        if self.failures < 1:
+        told = list(publish)
+        self.catalog.change(told, list(retract))
+        if self.failures < 1 and told:
             self.failures += 1
+            self.kept.found = [5]
             raise LogUnavailable("no acknowledgement")
 
 
@@ -162,8 +171,9 @@ def test_what_is_not_known_to_have_arrived_is_looked_at_again(
     catalog: HostCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cachemind.agents.telling.RETRY_S", 0.05)
-    board = _Flaky(catalog)
-    telling = Telling(deps(board, Kept([3])))
+    kept = Kept([3])
+    board = _Flaky(catalog, kept)
+    telling = Telling(deps(board, kept))
     telling.start()
-    wait_until(lambda: board.failures == 1 and said(catalog) == [3])
+    wait_until(lambda: board.failures == 1 and said(catalog) == [5])
     telling.stop(5)
