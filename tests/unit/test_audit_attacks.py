@@ -620,3 +620,15 @@ def test_a_rollback_is_annotated_with_what_it_voids() -> None:
     (told,) = [one for one in findings if one.reason is Reason.VOIDED]
     assert "alpha to version 2" in told.text
     assert told.severity is Severity.NOTE
+
+
+def test_a_receipt_that_says_something_else_than_its_record_is_told() -> None:
+    made = begun()
+    honest = receipt_at(made.dump(), 5)
+    offset = 2 * len(made.wal[P]) + 1
+    made.wal[P].append((offset, made.wal[P][5][1]))
+    source = Lsn(Partition(P), Offset(offset))
+    add(made, replace(honest, source=source, namespace="another"))
+    made.cut()
+    assert problems(made.dump()) == []
+    assert wal_problems(made.dump()) == [(Reason.WAL_UNTRUE, f"1@{offset}")]

@@ -10,6 +10,7 @@ from cachemind_services.cli import (
     audit_keys,
     audit_sealed,
     audit_show,
+    audit_verify,
     audit_witness,
 )
 
@@ -25,6 +26,7 @@ class Action(Protocol):
 
 
 _ACTIONS: Final[tuple[object, ...]] = (
+    audit_verify,
     audit_show,
     audit_export,
     audit_keys,

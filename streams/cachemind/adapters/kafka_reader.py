@@ -182,6 +182,8 @@ class KafkaReader:
                 records.pop()
             if records:
                 yield records
+                # However long the caller took is no stall of the log's.
+                deadline = time.monotonic() + self._stall_s
 
     def _digest(
         self, messages: Iterable[Message], reached: int

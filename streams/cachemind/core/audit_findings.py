@@ -67,6 +67,9 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     UNKNOWN_SCHEMA = "unknown-schema"
     OTHER_LOG = "other-log"
+    FILE_DAMAGED = "file-damaged"
+    FILE_UNNAMED = "file-unnamed"
+    DELETED_BEFORE = "deleted-before"
 
     KEY_EVENT_UNSIGNED = "key-event-unsigned"
     KEY_EVENT_MISNAMED = "key-event-misnamed"
@@ -128,6 +131,8 @@ class Reason(StrEnum):
     WAL_MISSING = "wal-missing"
     WAL_UNSIGNED = "wal-unsigned"
     WAL_NOT_SIGNED_YET = "wal-not-signed-yet"
+    WAL_UNTRUE = "wal-untrue"
+    WAL_UNREAD = "wal-unread"
     WAL_DELETED = "wal-deleted"
     VOIDED = "voided"
 

@@ -13,10 +13,10 @@ from cachemind.core.audit_findings import (
     note,
     tampered,
 )
-from cachemind.core.receipt_chain import record_hash
+from cachemind.core.receipt_chain import receipt_for, record_hash
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
 from cachemind.events import Envelope, RolledBack
-from cachemind.receipts import Receipt
+from cachemind.receipts import UNREADABLE, Receipt
 from cachemind.types import Lsn, Offset, Partition
 
 
@@ -49,6 +49,7 @@ class WalJoin:
         self._decode = decode
         self._next = next(records, None)
         self._deleted = 0
+        self._unread = 0
 
     def match(self, receipt: Receipt) -> Iterator[Finding]:
         """Yield what is found about the next receipt, and the records before it."""
@@ -80,6 +81,13 @@ class WalJoin:
             )
             place = Place(partition=self._partition)
             yield note(Step.WAL, Reason.WAL_DELETED, text, place)
+        if self._unread:
+            text = (
+                f"{self._unread} records were compared by their hash alone: the signer "
+                "or this build has no schema of theirs"
+            )
+            place = Place(partition=self._partition)
+            yield note(Step.WAL, Reason.WAL_UNREAD, text, place)
         if self._next is None:
             return
         first, count = self._next.offset, 1 + sum(1 for _ in self._records)
@@ -94,24 +102,33 @@ class WalJoin:
             text = f"the record is not the one that receipt {receipt.seq} is about"
             yield tampered(Step.WAL, Reason.WAL_CHANGED, text, self._of(receipt))
             return
-        if receipt.kind == "rolled_back":
-            yield from self._voided(record.value or b"", receipt)
-
-    def _voided(self, value: bytes, receipt: Receipt) -> Iterator[Finding]:
         try:
-            envelope = self._decode(value)
-        except (UndecodableRecord, UnknownSchema, InvalidEvent):
-            return  # Its receipt holds all the same.
-        body = envelope.body
-        if not isinstance(body, RolledBack):
+            envelope = self._decode(record.value or b"")
+        except (UndecodableRecord, InvalidEvent):
+            envelope = None
+        except UnknownSchema:
+            self._unread += 1
             return
+        if envelope is not None and receipt.kind == UNREADABLE:
+            # To a signer that was older than the record; its hash holds all the same.
+            self._unread += 1
+            return
+        if _as_told(record.value, envelope, receipt) != receipt:
+            text = f"receipt {receipt.seq} says something else than the record"
+            yield tampered(Step.WAL, Reason.WAL_UNTRUE, text, self._of(receipt))
+        elif envelope is not None and isinstance(envelope.body, RolledBack):
+            yield self._voided(envelope, envelope.body, receipt)
+
+    def _voided(
+        self, envelope: Envelope, body: RolledBack, receipt: Receipt
+    ) -> Finding:
         head = " and up" if body.expected_head < 0 else f" to {body.expected_head}"
         text = (
             f"a rollback of {envelope.namespace} to version {body.to_version}: where "
             f"it took effect, versions {body.to_version + 1}{head} of timeline "
             f"{envelope.timeline} are voided; their receipts stay, and hold"
         )
-        yield note(Step.WAL, Reason.VOIDED, text, self._of(receipt))
+        return note(Step.WAL, Reason.VOIDED, text, self._of(receipt))
 
     def _at(self, offset: Offset) -> Place:
         return Place(partition=self._partition, source=Lsn(self._partition, offset))
@@ -123,3 +140,20 @@ class WalJoin:
             source=receipt.source,
             at_ns=receipt.signed_at_ns,
         )
+
+
+def _as_told(
+    value: bytes | None, envelope: Envelope | None, receipt: Receipt
+) -> Receipt:
+    """Return the receipt that an honest signer makes of the record."""
+    return receipt_for(
+        value,
+        envelope,
+        log_id=receipt.log_id,
+        seq=receipt.seq,
+        previous=receipt.previous,
+        source_topic=receipt.source_topic,
+        source=receipt.source,
+        signed_at_ns=receipt.signed_at_ns,
+        key_id=receipt.key_id,
+    )

@@ -1,0 +1,163 @@
+"""`cachemind audit verify` on a dump: what it prints, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cachemind.codec.audit_dump import DumpTopic, read_dump
+from cachemind.core.audit_findings import (
+    Outcome,
+    Place,
+    Reason,
+    Step,
+    note,
+    tampered,
+    unverifiable,
+)
+from cachemind.core.audit_report import MOST_LISTED, AuditReport
+from cachemind.errors import UndecodableRecord
+from cachemind_services.cli.audit_shown import STEPS, bar
+from cachemind_services.cli.main import main
+from tests.vectors.make_audit_dump import DUMP, KEYS, PINNED_CUT
+
+
+def verify(*more: str, files: Path = DUMP, keys: Path = KEYS) -> int:
+    return main(["audit", "verify", "--files", str(files), "--keys", str(keys), *more])
+
+
+def without_line(tmp_path: Path, number: int) -> Path:
+    lines = DUMP.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "dump.jsonl"
+    path.write_text("".join(lines[:number] + lines[number + 1 :]), encoding="utf-8")
+    return path
+
+
+def test_a_dump_that_holds_is_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify("--against-wal", "--pinned-cut", str(PINNED_CUT)) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith("VERIFIED\n")
+    assert "FAILED" not in printed
+    assert "tail-unknowable" in printed
+
+
+def test_a_dump_that_was_tampered_with_is_told_by_its_first_bad_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify("--json", files=without_line(tmp_path, 3)) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["outcome"] == "tampered"
+    first = told["first"]
+    assert (first["partition"], first["seq"]) == (0, 3)
+    assert first["reason"] == "missing"
+    assert told["findings"] == [first]
+
+
+def test_the_report_in_words_names_the_first_bad_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(files=without_line(tmp_path, 3)) == 1
+    printed = capsys.readouterr().out
+    assert "first: partition 0 seq 3 of " in printed
+    assert ": missing: 1 missing before receipt 4" in printed
+    assert "TAMPERED" in printed
+
+
+def test_a_dump_without_cuts_cannot_be_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    assert verify("--json", files=path) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["outcome"] == "unverifiable"
+    assert told["first"]["reason"] == "cuts-absent"
+
+
+def test_what_is_before_since_is_counted_and_still_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = without_line(tmp_path, 3)
+    assert verify("--json", "--since", "2024-01-01", files=files) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["findings"] == []
+    assert told["findings_in_all"] == told["findings_before_since"] == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--since", "yesterday"],
+        ["--pinned-cut", str(KEYS)],
+        ["--files", "/nowhere/at/all"],
+        ["--files", str(KEYS)],
+        ["--keys", str(DUMP)],
+    ],
+)
+def test_wrong_usage_is_told_apart_from_a_verdict(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(*more) == 2
+    assert capsys.readouterr().err.startswith("cachemind: ")
+
+
+def test_a_pinned_cut_of_another_log_is_wrong_usage(tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    text = PINNED_CUT.read_text(encoding="utf-8")
+    other.write_text(text.replace("example.com/cachemind\n", "else\n", 1))
+    assert verify("--pinned-cut", str(other)) == 2
+
+
+def test_lines_of_a_dump_that_are_no_records_are_named() -> None:
+    good = b'{"topic": "x.audit", "partition": 1, "value": null}\n'
+    (record,) = read_dump([good, b"\n"])
+    assert (record.topic, record.partition, record.value) == (
+        DumpTopic.RECEIPTS,
+        1,
+        None,
+    )
+    for bad in (
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"topic": "x.else", "partition": 1, "value": ""}',
+        b'{"topic": "x.wal", "partition": true, "value": ""}',
+        b'{"topic": "x.wal", "partition": 0, "value": "?"}',
+    ):
+        with pytest.raises(UndecodableRecord, match="line 2"):
+            list(read_dump([good, bad]))
+
+
+def test_a_report_counts_all_and_lists_no_more_than_it_may() -> None:
+    report = AuditReport()
+    for seq in range(MOST_LISTED + 5):
+        report.add(tampered(Step.CHAIN, Reason.CHAIN, "x", Place(seq=seq)))
+    assert report.count == MOST_LISTED + 5
+    assert len(report.problems) == MOST_LISTED
+    assert report.first is not None
+    assert report.first.place.seq == 0
+
+
+def test_the_worst_finding_is_the_verdict() -> None:
+    report = AuditReport()
+    assert report.outcome is Outcome.OK
+    report.add(note(Step.LIMITS, Reason.TAIL_UNKNOWABLE, "x"))
+    assert report.outcome is Outcome.OK
+    report.add(unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"))
+    assert report.outcome is Outcome.UNVERIFIABLE
+    report.add(tampered(Step.CHAIN, Reason.CHAIN, "x"))
+    report.add(unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"))
+    assert report.outcome is Outcome.TAMPERED
+
+
+def test_every_step_but_the_limits_has_its_line() -> None:
+    assert set(STEPS) == set(Step) - {Step.LIMITS}
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "expected"), [(0, 0, "  0%"), (5, 10, " 50%"), (10, 10, "100%")]
+)
+def test_the_bar_says_how_much_was_read(done: int, total: int, expected: str) -> None:
+    assert expected in bar(done, total)
