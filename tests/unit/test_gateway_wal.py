@@ -135,6 +135,25 @@ async def test_what_arrives_while_a_record_is_in_flight_goes_together(
     assert [each.occurred_at_ns for each in body.items] == list(range(1, 40))
 
 
+async def test_the_next_record_leaves_before_the_last_one_is_answered() -> None:
+    writer = Scripted()
+    wal = session(writer)
+    records_at_answer: list[int] = []
+
+    async def answered(ack: asyncio.Future[Lsn]) -> None:
+        await ack
+        records_at_answer.append(len(writer.asked))
+
+    first = [asyncio.create_task(answered(wal.read(read()))) for _ in range(3)]
+    await appended(writer, 1)
+    second = wal.read(read())
+    writer.asked[0].set_result(Lsn(Partition(0), Offset(0)))
+    await asyncio.gather(*first)
+    assert records_at_answer == [2, 2, 2]
+    writer.asked[1].set_result(Lsn(Partition(0), Offset(1)))
+    await second
+
+
 async def test_a_record_carries_a_bounded_number_of_reads(log: MemoryLog) -> None:
     wal = session(log.writer())
     await asyncio.gather(*(wal.read(read()) for _ in range(2 * MOST_READS + 1)))

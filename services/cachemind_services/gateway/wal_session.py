@@ -136,7 +136,11 @@ class WalSession:
         if self._waiting + self._reads_in_flight >= self._settings.wal_buffer:
             raise LogUnavailable("too many look-ups wait for the log")
         if not self._rounds or len(self._rounds[-1].reads) >= MOST_READS:
-            self._rounds.append(_Round([], self._new_future()))
+            done = self._new_future()
+            # Called before those who wait for it: the log has the next record while
+            # they answer.
+            done.add_done_callback(self._end_round)
+            self._rounds.append(_Round([], done))
         group = self._rounds[-1]
         group.reads.append(read)
         self._waiting += 1
@@ -154,7 +158,6 @@ class WalSession:
         self._reads_in_flight = len(group.reads)
         self._waiting -= self._reads_in_flight
         self._metrics.group.observe(self._reads_in_flight)
-        group.done.add_done_callback(self._end_round)
         body = Reads(items=tuple(group.reads))
         self._send(self._envelope(body, group.reads[0].trace_id), group.done)
 

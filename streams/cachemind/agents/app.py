@@ -6,7 +6,9 @@ our own stores, so Faust only carries records.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Mapping, Set
 from typing import Final, cast
 
@@ -18,11 +20,13 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # ships no types
     KafkaError,
 )
 from faust.exceptions import ConsumerNotStarted
+from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.threads import ServiceThread, WorkerThread
 
 from cachemind.agents.faust_settings import broker_access
+from cachemind.agents.pacing import Pacing
 from cachemind.errors import LogUnavailable
 from cachemind.types import Offset, Partition
 
@@ -50,10 +54,11 @@ class _Worker(WorkerThread):
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
-    """aiokafka's consumer, reading committed records only."""
+    """aiokafka's consumer, reading committed records only, and paced under load."""
 
     Worker = _Worker
     mundane_level = "debug"
+    _pacing: Pacing | None = None
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         # Faust asks for read_committed only under its exactly-once mode, which
@@ -62,6 +67,24 @@ class _Thread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
+
+    async def _fetch_records(
+        self,
+        consumer: AIOKafkaConsumer,
+        active_partitions: set[TP],
+        timeout: float | None = None,  # noqa: ASYNC109  # as in Faust
+        max_records: int | None = None,
+    ) -> RecordMap:
+        # On the consumer's own thread: its heartbeats go on meanwhile. aiokafka
+        # asks the broker again only once what it holds was taken.
+        pacing = self._pacing = self._pacing or Pacing()
+        await asyncio.sleep(pacing.wait_s(time.monotonic()))
+        records = await super()._fetch_records(
+            consumer, active_partitions, timeout, max_records
+        )
+        if records:
+            pacing.found(time.monotonic())
+        return records
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         # A group offset is a hint to operators' tools. Faust crashes the worker
@@ -84,6 +107,24 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 class _SilentThread(_Thread):
     """One whose group is told of progress by others, in transactions."""
+
+    async def _fetch_records(
+        self,
+        consumer: AIOKafkaConsumer,
+        active_partitions: set[TP],
+        timeout: float | None = None,  # noqa: ASYNC109  # as in Faust
+        max_records: int | None = None,
+    ) -> RecordMap:
+        # On the consumer's own thread: its heartbeats go on meanwhile. aiokafka
+        # asks the broker again only once what it holds was taken.
+        pacing = self._pacing = self._pacing or Pacing()
+        await asyncio.sleep(pacing.wait_s(time.monotonic()))
+        records = await super()._fetch_records(
+            consumer, active_partitions, timeout, max_records
+        )
+        if records:
+            pacing.found(time.monotonic())
+        return records
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         del offsets
