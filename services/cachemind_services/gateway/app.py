@@ -71,6 +71,7 @@ class Gateway:
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.close()
+        self._deps.metrics.settle()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts
@@ -127,6 +128,7 @@ class Gateway:
             answer = {"status": status, "reasons": reasons, "warnings": warnings}
             await send_json(send, 503 if reasons else 200, answer)
         else:
+            self._deps.metrics.settle()
             text = await asyncio.to_thread(self._deps.metrics.render)
             kind = (b"content-type", CONTENT_TYPE.encode())
             await send_whole(send, 200, [kind], text)

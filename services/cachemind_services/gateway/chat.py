@@ -189,8 +189,7 @@ class ChatHandler:
         fields.append(self._date.at(now_ns))
         fields += self._common(call, look, lsn)
         fields += signed
-        self._metrics.outcomes[look.outcome].inc()
-        self._metrics.added.observe(elapsed_s(call))
+        self._metrics.hit(look.outcome, elapsed_s(call))
         await send_whole(send, 200, fields, body)
 
     # ---- misses --------------------------------------------------------------------

@@ -16,6 +16,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from cachemind.events import Outcome
+from cachemind_services.gateway.tally import Tally
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _FAST_S: Final = (
@@ -82,6 +83,9 @@ class GatewayMetrics:
             buckets=_FAST_S,
             registry=registry,
         )
+        self._hits = {
+            each: Tally(self.outcomes[each], self.added, _FAST_S) for each in Outcome
+        }
 
     def _watch_the_log(self, registry: CollectorRegistry) -> None:
         self.wal_append = Histogram(
@@ -155,6 +159,15 @@ class GatewayMetrics:
             "Look-ups without a vector: the encoder failed or was late.",
             registry=registry,
         )
+
+    def hit(self, outcome: Outcome, added_s: float) -> None:
+        """Count a hit, and the time until its answer's head; on the event loop."""
+        self._hits[outcome].count(added_s)
+
+    def settle(self) -> None:
+        """Give Prometheus all hits so far; on the event loop."""
+        for tally in self._hits.values():
+            tally.settle()
 
     def render(self) -> bytes:
         """Return the text exposition, over all workers where they share a folder."""
