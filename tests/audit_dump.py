@@ -104,6 +104,7 @@ class DumpMaker:
     receipt_key: MemoryKey
     log_key: MemoryKey
     now_ns: int = BEGAN_NS
+    first_offset: int = 1
     wal: list[list[tuple[int, bytes]]] = field(default_factory=list)
     receipts: list[list[bytes]] = field(default_factory=list)
     cuts: list[bytes] = field(default_factory=list)
@@ -129,7 +130,7 @@ class DumpMaker:
 
     def sign(self, partition: int, value: bytes, event: Envelope | None) -> None:
         """Put a record on the WAL and its receipt on the audit topic."""
-        offset = 2 * len(self.wal[partition]) + 1
+        offset = 2 * len(self.wal[partition]) + self.first_offset
         self.wal[partition].append((offset, value))
         receipt = receipt_for(
             value,

@@ -141,15 +141,21 @@ def test_a_report_counts_all_and_lists_no_more_than_it_may() -> None:
 
 
 def test_the_worst_finding_is_the_verdict() -> None:
-    report = AuditReport()
-    assert report.outcome is Outcome.OK
-    report.add(note(Step.LIMITS, Reason.TAIL_UNKNOWABLE, "x"))
-    assert report.outcome is Outcome.OK
-    report.add(unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"))
-    assert report.outcome is Outcome.UNVERIFIABLE
-    report.add(tampered(Step.CHAIN, Reason.CHAIN, "x"))
-    report.add(unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"))
-    assert report.outcome is Outcome.TAMPERED
+    report, outcomes = AuditReport(), []
+    for finding in (
+        note(Step.LIMITS, Reason.TAIL_UNKNOWABLE, "x"),
+        unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"),
+        tampered(Step.CHAIN, Reason.CHAIN, "x"),
+        unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"),
+    ):
+        report.add(finding)
+        outcomes.append(report.outcome)
+    assert outcomes == [
+        Outcome.OK,
+        Outcome.UNVERIFIABLE,
+        Outcome.TAMPERED,
+        Outcome.TAMPERED,
+    ]
 
 
 def test_every_step_but_the_limits_has_its_line() -> None:
