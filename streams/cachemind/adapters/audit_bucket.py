@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
@@ -266,10 +266,10 @@ class BucketScratch:
         """Put the file into the bucket under its name."""
         if self._sealed_as == name:
             return
-        self._failpoint("partial-synced")
+        self._failpoint(f"partial-synced{PurePath(name).suffix}")
         self._target.put(self._stream, name, self._open(), self._digest.digest())
         self._sealed_as = name
-        self._failpoint("sealed")
+        self._failpoint(f"sealed{PurePath(name).suffix}")
         self.discard()
 
     def discard(self) -> None:

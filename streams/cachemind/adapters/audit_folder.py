@@ -14,7 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from cachemind.adapters.file_sync import sync_folder
@@ -141,13 +141,13 @@ class FolderScratch:
         except OSError as error:
             # After a failed fsync the kernel may have dropped what it could not write.
             raise AuditScratchLost(str(self._path), _words(error)) from error
-        self._failpoint("partial-synced")
+        self._failpoint(f"partial-synced{PurePath(name).suffix}")
         self._link(name)
-        self._failpoint("linked")
+        self._failpoint(f"linked{PurePath(name).suffix}")
         with _translated(self._folder):
             sync_folder(self._folder)
         self._sealed_as = name
-        self._failpoint("sealed")
+        self._failpoint(f"sealed{PurePath(name).suffix}")
         self.discard()
 
     def discard(self) -> None:
