@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -26,7 +26,7 @@ from cachemind.core.commands import (
 from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Headers, LogRecord
-from cachemind.types import EventId, Lsn, Offset, Partition, Version, WriterId
+from cachemind.types import EventId, Lsn, Offset, Partition, Timeline, Version, WriterId
 from tests.gateways import NAMESPACE, PARTITIONS, Fold, past_of
 from tests.upstreams import wait_until
 from tests.wal_events import envelope, stored
@@ -231,7 +231,8 @@ def test_the_same_id_again_is_the_same_answer_and_no_event(desk: Desk) -> None:
     process, _ = desk.process()
     for at in range(3):
         if at == 2:  # also when the head has moved on
-            event = Codec().encode(envelope(9, stored(9), NAMESPACE))
+            later = replace(envelope(9, stored(9), NAMESPACE), timeline=Timeline(5))
+            event = Codec().encode(later)
             desk.cluster.log.writer().append(KEY, event, ()).result(5)
         process.handle(record(at))
     bodies = {repr(answer.body) for answer in desk.cluster.answers}
