@@ -145,11 +145,15 @@ def test_receipts_stay_one_to_one_over_many_kills_under_load(
             signer = log.start(chance.choice([*common, ""]))
             if chance.random() < 0.5:
                 time.sleep(chance.uniform(0, 6))
-                signer.close()
             else:
-                log.append_some(50)
-                eventually(lambda s=signer: not s.alive() or log.is_cut(), 60)  # type: ignore[misc]  # bound now
-                signer.close()
+                before = len(log.leaves())
+                eventually(
+                    lambda s=signer, b=before: (  # type: ignore[misc]  # bound now
+                        not s.alive() or len(log.leaves()) > b + 1
+                    ),
+                    60,
+                )
+            signer.close()
         signer = log.start()
         log.wait_first_cut()
     log.wait_signed()

@@ -201,6 +201,20 @@ def test_a_log_of_cuts_that_does_not_hold_ends_the_cutter(
     assert len(log.records(log.cuts)) == before
 
 
+def test_a_leaf_of_another_writer_is_noticed_at_the_next_cut(
+    log: Signed, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.append()
+    log.sign_all()
+    log.failpoints.at["cutter.signed"] = lambda: forge_cut(log)
+    log.cut_all()
+    assert "another writer has appended" in caplog.text
+    log.append()
+    log.sign_all()
+    log.cut_all()
+    assert log.metrics.why == ["broken-chain"]
+
+
 def drop_one(values: list[bytes]) -> list[bytes]:
     return [*values[:-2], values[-1]]
 
