@@ -115,6 +115,7 @@ class SinkStream:
             done = self._put_manifest(done, file, tally, sealing)
         self._begin_at(done)
         self._note_foreign(listing.foreign)
+        log.info("%s goes on at record %d", self.stream.folder, done.number)
 
     def check(self, first: Offset, end: Offset) -> None:
         """Compare with the topic's bounds; step over what was deleted from it.
