@@ -50,13 +50,13 @@ from cachemind_services.gateway.http_io import (
     read_body,
     send_error,
     send_invalid,
-    send_whole,
 )
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Look, Reader
 from cachemind_services.gateway.signatures import Signatures
 from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.wal_session import WalSession
+from cachemind_services.gateway.whole_answers import send_hit
 
 _GATEWAY_TIMEOUT: Final = 504
 _UNAVAILABLE: Final = 503
@@ -190,7 +190,7 @@ class ChatHandler:
         fields += self._common(call, look, lsn)
         fields += signed
         self._metrics.hit(look.outcome, elapsed_s(call))
-        await send_whole(send, 200, fields, body)
+        await send_hit(send, fields, body)
 
     # ---- misses --------------------------------------------------------------------
 
