@@ -6,6 +6,7 @@ from hypothesis import given
 from cachemind.adapters.memory_store import MemoryStore
 from cachemind.events import Envelope
 from cachemind.ports import StoreInspector, StoreWriter
+from tests.contracts.shadow_contract import ShadowContract
 from tests.contracts.store_contract import (
     CUTS,
     FEW,
@@ -31,6 +32,10 @@ def site() -> MemorySite:
 
 
 class TestMemoryStore(StoreContract):
+    """The port's promises."""
+
+
+class TestMemoryShadow(ShadowContract):
     """The port's promises."""
 
 

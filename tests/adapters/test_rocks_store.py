@@ -24,6 +24,7 @@ from cachemind.events import Envelope
 from cachemind.ports import StoreInspector, StoreWriter
 from cachemind.types import Offset, Partition
 from tests.adapters.rocks_writing import IDENTITY, fold_batch
+from tests.contracts.shadow_contract import ShadowContract
 from tests.contracts.store_contract import (
     CUTS,
     FEW,
@@ -87,6 +88,10 @@ def site(tmp_path: Path) -> Iterator[RocksSite]:
 
 
 class TestRocksStore(StoreContract):
+    """The port's promises."""
+
+
+class TestRocksShadow(ShadowContract):
     """The port's promises."""
 
 

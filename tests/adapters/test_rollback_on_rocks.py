@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,13 +18,16 @@ from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.rollback_progress import ProgressFile, read_progress
+from cachemind.adapters.scratch_entries import scratch_entries
 from cachemind.agents.checkpointing import Checkpointing
 from cachemind.agents.dead_letters import DeadLetters
 from cachemind.agents.folding import Folder
 from cachemind.agents.past import Sources, entries_at
+from cachemind.agents.placing import ONE_WRITE_BYTES
 from cachemind.agents.rehearsal import preview
 from cachemind.agents.rollback import RollbackHooks, Rollbacks
 from cachemind.codec.codec import Codec
+from cachemind.core import replayed
 from cachemind.core.rollback_report import (
     RollbackPhase,
     RollbackProgress,
@@ -55,8 +59,14 @@ CODEC = Codec()
 class Place:
     """One partition with everything real but the log."""
 
-    def __init__(self, folder: Path, strategy: Strategy = Strategy.FIELD_HASH) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        strategy: Strategy = Strategy.FIELD_HASH,
+        one_write_bytes: int = ONE_WRITE_BYTES,
+    ) -> None:
         self.folder = folder
+        self.one_write_bytes = one_write_bytes
         self.log = MemoryLog(1, ManualClock(T0_NS))
         self.group = MemoryGroupOffsets()
         self.strategy = strategy
@@ -79,13 +89,17 @@ class Place:
             checkpoints=checkpoints,
             log=self.log.reader(),
             decoder=CODEC,
+            aside=partial(scratch_entries, self.folder / "scratch"),
         )
 
     def fold_of(
         self, store: RocksStore, checkpoints: Checkpoints, every: int = 10**9
     ) -> Folder:
         hooks = RollbackHooks(
-            scratch_group=self.group, board=self, strategy=self.strategy
+            scratch_group=self.group,
+            board=self,
+            strategy=self.strategy,
+            one_write_bytes=self.one_write_bytes,
         )
         after = None
         if isinstance(checkpoints, RocksCheckpoints):
@@ -149,11 +163,18 @@ class Place:
         }
 
 
-@pytest.fixture(params=list(Strategy))
-def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    place = Place(tmp_path, request.param)
+@pytest.fixture(params=[*Strategy, "through a copy"])
+def place(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
+    if request.param in list(Strategy):
+        place = Place(tmp_path, request.param)
+    else:
+        monkeypatch.setattr(replayed, "HELD_BYTES", 0)
+        place = Place(tmp_path, one_write_bytes=0)
     yield place
     place.store.close()
+    assert list(tmp_path.glob("scratch/*")) == list(tmp_path.glob("store.*")) == []
 
 
 def test_a_poisoned_namespace_goes_back_and_the_undo_brings_it_again(

@@ -45,14 +45,26 @@ FAILPOINTS = (
     "rollback.before-commit",
     "rollback.after-commit",
 )
+BEFORE_THE_FLIP = (
+    "rollback.replayed",
+    "shadow.begun",
+    "shadow.put",
+    "shadow.validated",
+    "rollback.before-commit",
+    "shadow.sealed",
+)
+AFTER_THE_FLIP = ("shadow.decided", "shadow.closed", "shadow.moved", "shadow.opened")
+SHADOW = (*BEFORE_THE_FLIP, *AFTER_THE_FLIP)
 CHECKPOINT_EVENTS = 10
 
 
 class Fold:
     """A materializer by its command, its log and its store."""
 
-    def __init__(self, broker: EmbeddedBroker, prefix: str, folder: Path) -> None:
-        self.flags = {
+    def __init__(
+        self, broker: EmbeddedBroker, prefix: str, folder: Path, **flags: str
+    ) -> None:
+        self.flags = flags | {
             "bootstrap.servers": broker.bootstrap_servers,
             "topic_prefix": prefix,
             "data_dir": str(folder),
@@ -91,6 +103,10 @@ class Fold:
             yield writer
         finally:
             writer.close(10)
+
+    @property
+    def store_path(self) -> Path:
+        return self.settings.data_dir / "store" / "0"
 
     @property
     def wal_prefix(self) -> str:
@@ -132,6 +148,16 @@ def fold(broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path) -> Iterator[
     fold.stop()
 
 
+@pytest.fixture
+def shadowing(
+    broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+) -> Iterator[Fold]:
+    """Yield a fold whose every rollback goes through a copy of the store."""
+    fold = Fold(broker, topic_prefix, tmp_path, rollback_write_bytes="1")
+    yield fold
+    fold.stop()
+
+
 def poisoned(fold: Fold) -> Lsn:
     """Fold 25 good versions and a checkpoint, append 5 bad ones; return their LSN."""
     good: list[Body] = [stored(f"w{number}") for number in range(20)]
@@ -166,15 +192,80 @@ def test_one_rollback_is_killed_at_each_of_its_steps_and_is_done_once(
     at = fold.append(body)
     fold.died()
     for failpoint in FAILPOINTS[1:]:
-        with fold.store() as view:
-            assert view.applied() < at.offset
-            assert view.namespace(NS).version == 30
-            assert view.rollback_report(body.rollback_id) is None
+        require_not_begun(fold, body, at)
         fold.start(failpoint)
         fold.died()
     fold.timeline = 31
     fold.start()
     fold.wait(fold.append(stored("after")))
+    base = require_done_once(fold, body, at)
+    group = f"{fold.settings.group_id}.rollback"
+    kafka = dict(fold.settings.kafka)
+    with closing(KafkaGroupOffsets(kafka, group, f"{fold.wal_prefix}.wal")) as offsets:
+        assert offsets.committed([ZERO]) == {ZERO: base + 1}
+    fold.stop()
+    require_rebuild_to_agree(fold, tmp_path / "scratch")
+
+
+def test_a_rollback_too_large_for_one_write_has_not_begun_before_its_flip(
+    shadowing: Fold, tmp_path: Path
+) -> None:
+    fold = shadowing
+    fold.start(BEFORE_THE_FLIP[0])
+    fold.wait(poisoned(fold))
+    body = rolled_back(25)
+    at = fold.append(body)
+    fold.died()
+    for failpoint in (*BEFORE_THE_FLIP[1:], AFTER_THE_FLIP[0]):
+        require_not_begun(fold, body, at)
+        fold.start(failpoint)
+        fold.died()
+    fold.timeline = 31
+    fold.start()
+    fold.wait(fold.append(stored("after")))
+    require_done_once(fold, body, at)
+    eventually(lambda: not list(fold.store_path.parent.glob("0.*")), 30)
+    fold.stop()
+    require_rebuild_to_agree(fold, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        AFTER_THE_FLIP[-1],
+        *(pytest.param(name, marks=pytest.mark.slow) for name in AFTER_THE_FLIP[:-1]),
+    ],
+)
+def test_a_rollback_too_large_for_one_write_is_done_after_its_flip(
+    shadowing: Fold, failpoint: str, tmp_path: Path
+) -> None:
+    fold = shadowing
+    fold.start(failpoint)
+    fold.wait(poisoned(fold))
+    body = rolled_back(25)
+    at = fold.append(body)
+    fold.died()
+    # No step of it may be done again: the process would die of it.
+    fold.timeline = 31
+    fold.start("rollback.met")
+    fold.wait(fold.append(stored("after")))
+    require_done_once(fold, body, at)
+    fold.stop()
+    require_rebuild_to_agree(fold, tmp_path / "scratch")
+
+
+def require_not_begun(fold: Fold, body: RolledBack, at: Lsn) -> None:
+    with fold.store() as view:
+        assert view.applied() < at.offset
+        assert view.namespace(NS).version == 30
+        assert view.rollback_report(body.rollback_id) is None
+
+
+def require_done_once(fold: Fold, body: RolledBack, at: Lsn) -> Offset:
+    """Check the rollback from 30 to 25, and that one event came after it.
+
+    Returns the offset of the checkpoint that it was made from.
+    """
     with fold.store() as view:
         report = view.rollback_report(body.rollback_id)
         assert report is not None
@@ -184,12 +275,16 @@ def test_one_rollback_is_killed_at_each_of_its_steps_and_is_done_once(
         assert report.base >= CHECKPOINT_EVENTS
         assert view.fenced_at(NS) == at.offset
         assert view.namespace(NS).version == 32
-    group = f"{fold.settings.group_id}.rollback"
-    kafka = dict(fold.settings.kafka)
-    with closing(KafkaGroupOffsets(kafka, group, f"{fold.wal_prefix}.wal")) as offsets:
-        assert offsets.committed([ZERO]) == {ZERO: report.base + 1}
-    fold.stop()
-    require_rebuild_to_agree(fold, tmp_path / "scratch")
+        return report.base
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("rounds", [100])
+def test_rollbacks_and_undos_through_copies_survive_kills_at_random_steps(
+    shadowing: Fold, tmp_path: Path, rounds: int
+) -> None:
+    survive_kills(shadowing, tmp_path, rounds, (*FAILPOINTS, *SHADOW))
 
 
 @pytest.mark.slow
@@ -198,8 +293,14 @@ def test_one_rollback_is_killed_at_each_of_its_steps_and_is_done_once(
 def test_rollbacks_and_undos_survive_kills_at_random_steps(
     fold: Fold, tmp_path: Path, rounds: int
 ) -> None:
+    survive_kills(fold, tmp_path, rounds, FAILPOINTS)
+
+
+def survive_kills(
+    fold: Fold, tmp_path: Path, rounds: int, failpoints: Sequence[str]
+) -> None:
     chance = random.Random(rounds)
-    fold.start(chance.choice(FAILPOINTS))
+    fold.start(chance.choice(failpoints))
     fold.wait(poisoned(fold))
     head = 30
     for number in range(rounds):
@@ -209,14 +310,14 @@ def test_rollbacks_and_undos_survive_kills_at_random_steps(
         fold.died()
         head += 1
         fold.timeline = head
-        fold.start(chance.choice(FAILPOINTS))
+        fold.start(chance.choice(failpoints))
         # After a commit the rollback is not met again, so nothing kills the process.
         eventually(lambda at=at: done(fold, at), 60)  # type: ignore[misc]  # bound now
         fold.stop()
         fold.start()
         fold.wait(at)
         fold.stop()
-        fold.start(chance.choice(FAILPOINTS))
+        fold.start(chance.choice(failpoints))
         fold.wait(fold.append(*some(chance, number)))
         head = require_committed(fold, body, target)
     fold.stop()

@@ -12,7 +12,7 @@ a fence only miss more often.
 
 The file is also a lock. A reader holds it, shared, while it follows the store by its
 path: the path must not lead to another store meanwhile. Who puts another store there
-holds it alone.
+holds it alone; the last word asks the readers to let it be taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from cachemind.types import Namespace, Offset
 NAME: Final = "cachemind.doorbell"
 FENCES: Final = 64
 _WORD_BYTES: Final = 8
-SIZE_BYTES: Final = _WORD_BYTES * (1 + FENCES)
+_MOVING: Final = 1 + FENCES
+SIZE_BYTES: Final = _WORD_BYTES * (2 + FENCES)
 READERS_S: Final = 5.0
 """How long to wait for readers: their catch-ups take milliseconds. One that hangs must
 not hold up the store's owner for good."""
@@ -58,6 +59,8 @@ class Doorbell:
             raise StoreUnavailable(f"{self._path}: {error}") from error
         self._descriptor = descriptor
         self._word = memoryview(self._map).cast("Q")
+        if owner:
+            self._word[_MOVING] = 0  # nobody else moves the store of an open owner
 
     def ring(self, applied: Offset) -> None:
         """Say that everything up to `applied` is committed."""
@@ -92,6 +95,9 @@ class Doorbell:
 
         For readers, who wait here while the store is being replaced.
         """
+        until = time.monotonic() + READERS_S
+        while self._word[_MOVING] and time.monotonic() < until:
+            time.sleep(_POLL_S)
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         try:
             yield not self.moved()
@@ -120,15 +126,21 @@ def readers_held_off(folder: Path) -> Iterator[None]:
     Where one does not let go in time, go on without: it can only read what is wrong
     until it notices. Raises: `OSError`.
     """
-    try:
-        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    if not (folder / NAME).exists():
         yield  # never opened by an owner, so by no reader either
         return
+    descriptor = _opened(folder / NAME, owner=True)
     try:
-        if not _locked(descriptor):
-            log.warning("%s: a reader does not let go", folder)
-        yield
+        with _mapped(descriptor, owner=True)[0] as found:
+            word = memoryview(found).cast("Q")
+            word[_MOVING] = 1
+            try:
+                if not _locked(descriptor):
+                    log.warning("%s: a reader does not let go", folder)
+                yield
+            finally:
+                word[_MOVING] = 0
+                word.release()
     finally:
         os.close(descriptor)
 

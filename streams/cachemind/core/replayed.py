@@ -59,13 +59,10 @@ class InMemory:
 class Replayed:
     """An `EntryReader`: the base's entries with the replay's changes over them."""
 
-    def __init__(
-        self, base: EntryReader, aside: Aside, held_bytes: int = HELD_BYTES
-    ) -> None:
-        """From `held_bytes` of changes on they go to `aside`."""
+    def __init__(self, base: EntryReader, aside: Aside) -> None:
+        """From `HELD_BYTES` of changes on they go to `aside`."""
         self._lower = _Lower(base, aside)
         self._aside = aside
-        self._most_bytes = held_bytes
         self._start()
 
     def put(self, step: Step) -> None:
@@ -74,7 +71,7 @@ class Replayed:
         self._changed.update(step.entries)
         for entry in step.entries.values():
             self._bytes += _KEY_BYTES if entry is None else entry.held_bytes
-        if self._bytes > self._most_bytes:
+        if self._bytes > HELD_BYTES:
             self._aside.put(self._changed)
             self._start()
 
