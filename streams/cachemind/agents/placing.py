@@ -7,6 +7,7 @@ store takes all of it, so that neither the memory nor the write grows with the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from cachemind.core.rollback_check import require_totals
@@ -65,12 +66,12 @@ class Placing:
         """
         if self.shadow is None:
             return
+        digest, entries = self.shadow.totals(self._namespace)
+        found = replace(after, digest=digest, entries=entries)
         try:
-            require_totals(after, *self.shadow.totals(self._namespace))
+            require_totals(found, after.digest, after.entries)
         except RollbackRejected as error:
-            raise RollbackRejected(
-                f"in the copy of the store: {error.reason}"
-            ) from error
+            raise RollbackRejected(f"in the store's copy: {error.reason}") from error
         self._failpoint("shadow.validated")
 
     def discard(self) -> None:
