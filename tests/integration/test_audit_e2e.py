@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import time
 from collections import Counter
@@ -147,12 +148,15 @@ def test_another_namespace_gets_404(host: AuditHost, tmp_path: Path) -> None:
     host.receipts(trace)
     flags = ("--encoder", "off", "--namespace", "other", "--audit-mode")
     kafka = _bootstrap(host)
+    log_dir = tmp_path / "audit"
+    shutil.copytree(host.log_dir / "keys", log_dir / "keys")
+    shutil.copy(host.log_dir / "keys.json", log_dir)
     with serving(
         host.upstream,
-        tmp_path,
+        tmp_path / "data",
         *flags,
         "--log-dir",
-        str(host.log_dir),
+        str(log_dir),
         "--bootstrap-servers",
         kafka,
     ) as other:
@@ -241,6 +245,29 @@ def test_the_topics_are_exported_as_text_and_a_witness_signs_what_it_saw(
     unpinned = str(host.log_dir / "keys.json")
     refused = run_cli("audit", "witness", "check", str(note), "--keys", unpinned)
     assert refused.returncode == 1
+
+
+def test_whatever_is_killed_every_answer_gets_its_receipt(host: AuditHost) -> None:
+    for role in ("receipts", "signer"):
+        traces = [asked(host, f"Before {role} dies?").headers[TRACE]]
+        host.serving.kill(role)
+        traces += [asked(host, f"While {role} is away?").headers[TRACE]]
+        eventually(lambda name=role: host.serving.runs(name))  # type: ignore[misc]  # mypy infers no type for a default
+        traces += [asked(host, f"And after {role} is back?").headers[TRACE]]
+        for trace in traces:
+            found = _eventually_found(host, trace)
+            assert found["receipts"][0]["receipt"]["items"][0]["trace_id"] == trace
+
+
+def _eventually_found(host: AuditHost, trace: str) -> dict[str, Any]:
+    """Return the receipts, also where the index was away for a moment."""
+    deadline = time.monotonic() + 60
+    while True:
+        answer = httpx.get(f"{host.url}/v1/receipts/{trace}?wait=20s", timeout=40)
+        if answer.status_code == 200 or time.monotonic() > deadline:
+            answer.raise_for_status()
+            found: dict[str, Any] = answer.json()
+            return found
 
 
 def test_a_sealed_copy_of_the_receipts_is_kept_here(host: AuditHost) -> None:

@@ -108,7 +108,8 @@ class Understanding:
 
 
 def _wait_s(headers: dict[bytes, bytes]) -> float | None:
-    return preferred_wait_s(headers.get(b"prefer"), DEFAULT_WAIT_S, MOST_WAIT_S)
+    wait_s = preferred_wait_s(headers.get(b"prefer"), DEFAULT_WAIT_S, MOST_WAIT_S)
+    return wait_s or None
 
 
 def _encoded(headers: dict[bytes, bytes]) -> bool:
