@@ -11,7 +11,6 @@ import pytest
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.agents.commanding import Commanding, CommandingDeps
-from cachemind.agents.dead_letters import DeadLetter
 from cachemind.codec.codec import Codec
 from cachemind.codec.commands import decode_reply, encode_command
 from cachemind.core.commands import (
@@ -26,6 +25,7 @@ from cachemind.core.commands import (
 from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Headers, LogRecord
+from cachemind.ports.commands import DeadLetter
 from cachemind.types import EventId, Lsn, Offset, Partition, Timeline, Version, WriterId
 from tests.gateways import NAMESPACE, PARTITIONS, Fold, past_of
 from tests.upstreams import wait_until

@@ -31,6 +31,7 @@ from cachemind.types import (
     Sha256,
     Version,
 )
+from cachemind_services.bootstrap.gateway import log_ends
 from tests.gateways import NAMESPACE, PARTITIONS, World, another_worker, gateway
 from tests.upstreams import ScriptedUpstream, served, wait_until
 
@@ -217,7 +218,9 @@ def test_repeating_a_rollback_changes_nothing(api: Api) -> None:
         ),
         pytest.param({"to_time": "soon"}, (400, "to_time", None), id="no-time"),
         pytest.param({"undo": "7"}, (400, "undo", None), id="no-id"),
-        pytest.param({"undo": str(UUID(int=5))}, (404, "undo", "not_found"), id="not-rolled"),
+        pytest.param(
+            {"undo": str(UUID(int=5))}, (404, "undo", "not_found"), id="not-rolled"
+        ),
         pytest.param(
             {"to_snapshot": "v9"}, (404, "to_snapshot", "not_found"), id="no-snapshot"
         ),
@@ -248,6 +251,16 @@ def test_a_version_that_nothing_leads_to_any_more_is_gone(api: Api) -> None:
     assert problem(api.post(to_version=3)) == (410, "to_version", "past_the_horizon")
     assert problem(api.get("/v1/diff", **{"from": 1, "to": 4}))[:2] == (410, "from")
     assert api.post(to_version=4).status_code == 200
+
+
+def test_what_a_transaction_leaves_at_the_logs_end_is_not_waited_for(api: Api) -> None:
+    api.world.log.leave_gap(PARTITION, 2)
+    assert api.post(to_version=3, dry_run=1).status_code == 200
+    assert api.post(to_version=3).status_code == 200
+    ends = log_ends(api.world.log.reader(), PARTITIONS)()
+    assert ends[PARTITION] == api.world.fold.stores[PARTITION].applied() + 1
+    api.world.log.leave_gap(PARTITION, 3)
+    assert log_ends(api.world.log.reader(), PARTITIONS)() == ends
 
 
 def test_to_time_is_the_newest_version_that_claims_to_be_from_then(api: Api) -> None:

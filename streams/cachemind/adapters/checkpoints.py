@@ -26,6 +26,7 @@ from typing import Final
 from rocksdict import AccessType, Rdict
 
 from cachemind.adapters.checkpoint_files import KnownHashes
+from cachemind.adapters.checkpoint_view import CheckpointView
 from cachemind.adapters.file_sync import sync_folder, write_whole
 from cachemind.adapters.rocks_options import (
     RocksMemory,
@@ -34,7 +35,6 @@ from cachemind.adapters.rocks_options import (
     translated,
 )
 from cachemind.adapters.rocks_store import RocksStore
-from cachemind.adapters.store_reading import RowView
 from cachemind.adapters.store_rows import FORMAT, StoreIdentity
 from cachemind.core.checkpoint import (
     CheckpointManifest,
@@ -149,7 +149,7 @@ class RocksCheckpoints:
             except StoreUnavailable as error:
                 raise CheckpointRefused(str(folder), str(error)) from error
             try:
-                yield _Checkpoint(RocksRows(database, folder))
+                yield CheckpointView(RocksRows(database, folder))
             finally:
                 database.close()
 
@@ -366,27 +366,6 @@ class RocksCheckpointMaker:
     def prune(self, now_ns: int) -> Sequence[Offset]:
         """Remove what retention gives up and nobody holds; return what went."""
         return self._checkpoints.prune(now_ns)
-
-
-class _Checkpoint(RowView):
-    """A `StoreInspector` of rows that never change."""
-
-    def __init__(self, rows: RocksRows) -> None:
-        super().__init__()
-        self.show(rows)
-
-    def catch_up(self) -> Offset:
-        return self.applied()
-
-    def changed(self) -> bool:
-        return False
-
-    def fenced_at(self, namespace: Namespace) -> Offset:
-        del namespace
-        return Offset(-1)
-
-    def close(self) -> None:
-        """Leave closing to who opened it."""
 
 
 def _files(folder: Path) -> Sequence[Path]:

@@ -24,15 +24,12 @@ from cachemind.adapters.kafka_transaction import KafkaSoleWriter
 from cachemind.core.topics import TopicSpec
 from cachemind.errors import LogRejected
 from cachemind.ports import Headers
+from cachemind.ports.commands import DeadLetter
 from cachemind.types import Lsn, Offset, Partition
 
 DEADLINE_S: Final = 10.0
 KNOWN_S: Final = 60.0
 """For how long a topic that was there is taken to be there."""
-
-
-DeadLetter = tuple[bytes, bytes, Headers]
-"""Key, value and headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

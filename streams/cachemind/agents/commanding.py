@@ -20,10 +20,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cachemind.agents.dead_letters import (
-    DeadLetter,
     Reason,
     Rejected,
     dead_letter,
@@ -44,7 +43,6 @@ from cachemind.core.commands import (
     running,
     wish_of,
 )
-from cachemind.core.delta import Delta
 from cachemind.core.identifiers import (
     RANDOM_BYTES,
     SPAN_BYTES,
@@ -52,9 +50,8 @@ from cachemind.core.identifiers import (
     uuid7,
 )
 from cachemind.core.operation import hash_of
-from cachemind.core.rollback_goal import Done, PastLooks, Wish, decided, goal_of
+from cachemind.core.rollback_goal import Done, Wish, decided, goal_of
 from cachemind.core.rollback_report import RollbackReport, Strategy
-from cachemind.core.state import NamespaceState
 from cachemind.errors import (
     CacheError,
     InvalidEvent,
@@ -64,17 +61,16 @@ from cachemind.errors import (
     UnknownSchema,
 )
 from cachemind.events import Envelope, RolledBack
-from cachemind.ports import Clock, Headers, LogRecord
+from cachemind.ports import Clock, LogRecord
+from cachemind.ports.commands import CommandPast, DeadLetter, Encoder, RequestSession
 from cachemind.types import (
     ID_BYTES,
     EventId,
     Lsn,
     Namespace,
     Offset,
-    Partition,
     Principal,
     TraceId,
-    Version,
     WriterId,
 )
 
@@ -88,97 +84,6 @@ WAIT_S: Final = 20.0
 """How long an answer waits for the fold; it says `running` after that."""
 
 POLL_S: Final = 0.01
-
-
-class Rehearsal(Protocol):
-    """What a rollback would do."""
-
-    @property
-    def delta(self) -> Delta:
-        """Return what differs."""
-        ...
-
-    @property
-    def replayed(self) -> int:
-        """Return the number of events replayed."""
-        ...
-
-    @property
-    def digest(self) -> int:
-        """Return the namespace's digest afterwards."""
-        ...
-
-
-class CommandPast(PastLooks, Protocol):
-    """The past of one partition's namespaces, of the newest state once caught up."""
-
-    @property
-    def partition(self) -> Partition:
-        """Return the WAL partition."""
-        ...
-
-    def catch_up(self) -> Offset:
-        """Show what is folded by now; return the applied offset."""
-        ...
-
-    def log_end(self) -> Offset:
-        """Return the offset after the last record. Raises: `LogUnavailable`."""
-        ...
-
-    def state(self, namespace: Namespace) -> NamespaceState:
-        """Return the folded state."""
-        ...
-
-    def rehearse(
-        self, namespace: Namespace, target: Version, strategy: Strategy
-    ) -> Rehearsal:
-        """Return what a rollback to `target` would do, validated."""
-        ...
-
-    def close(self) -> None:
-        """Release files and connections."""
-        ...
-
-
-class RequestSession(Protocol):
-    """One partition of `requests`, owned. Raises: `LogUnavailable`, `LogRejected`.
-
-    After an error it is owned no more: take it over again.
-    """
-
-    def take_over(self) -> Offset:
-        """Shut out whoever owned it; return the offset of the next command."""
-        ...
-
-    def refuses(self, reply_to: str) -> str | None:
-        """Return why no answer may go to that topic, None where it may."""
-        ...
-
-    def append(self, key: bytes, value: bytes, headers: Headers) -> Lsn:
-        """Return where an event is on the WAL, once committed."""
-        ...
-
-    def answer(
-        self, topic: str, key: bytes, value: bytes, headers: Headers, after: Offset
-    ) -> None:
-        """Commit an answer together with the next offset to read."""
-        ...
-
-    def bury(self, letter: DeadLetter, after: Offset) -> None:
-        """Commit a dead letter together with the next offset to read."""
-        ...
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        ...
-
-
-class Encoder(Protocol):
-    """The writing half of the codec."""
-
-    def encode(self, envelope: Envelope) -> bytes:
-        """Return the event's record."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

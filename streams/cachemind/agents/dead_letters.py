@@ -10,15 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from cachemind.errors import LogUnavailable
-from cachemind.ports import Headers, LogRecord, LogWriter
+from cachemind.ports import LogRecord, LogWriter
+from cachemind.ports.commands import DeadLetter
 from cachemind.types import Lsn
 
 HEADER_PREFIX: Final = "cachemind-dlq-"
 ACK_TIMEOUT_S: Final = 30.0
-
-
-DeadLetter = tuple[bytes, bytes, Headers]
-"""Key, value and headers."""
 
 
 class Reason(StrEnum):
