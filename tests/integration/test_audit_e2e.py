@@ -291,3 +291,25 @@ def test_a_sealed_copy_of_the_receipts_is_kept_here(host: AuditHost) -> None:
 
 def _keys(log_dir: Path) -> list[Path]:
     return list((log_dir / "keys").glob("seal-*.key"))
+
+
+def test_an_auditor_comes_to_a_verdict_from_a_dump_and_the_pinned_keys(
+    host: AuditHost, tmp_path: Path
+) -> None:
+    host.receipts(asked(host, "What will the auditor say?").headers[TRACE])
+    kafka = ("--bootstrap-servers", _bootstrap(host))
+    keys = ("--keys", str(host.log_dir / "keys.json"))
+    live = run_cli("audit", "verify", *keys, *kafka, "--against-wal")
+    assert live.returncode == 0, live.stdout + live.stderr
+
+    dump = tmp_path / "dump.jsonl"
+    assert run_cli("audit", "export", "--out", str(dump), *kafka).returncode == 0
+    sound = run_cli("audit", "verify", "--files", str(dump), *keys)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+
+    lines = dump.read_text().splitlines(keepends=True)
+    receipts = [at for at, line in enumerate(lines) if '"cachemind.audit"' in line]
+    dump.write_text("".join(lines[: receipts[1]] + lines[receipts[1] + 1 :]))
+    missing = run_cli("audit", "verify", "--files", str(dump), *keys, "--json")
+    assert missing.returncode == 1
+    assert json.loads(missing.stdout)["outcome"] == "tampered"
