@@ -1,0 +1,3 @@
+module cachemind.example/verifier
+
+go 1.21
