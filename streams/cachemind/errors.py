@@ -252,6 +252,14 @@ class KeyRefused(CacheError):
         self.problem = problem
 
 
+class PayloadUnreadable(CacheError):
+    """An entry's payload cannot be sealed or opened; `reason` is one of few words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the payload cannot be read here: {reason}")
+        self.reason = reason
+
+
 class MalformedNote(CacheError):
     """A text is no signed note, no checkpoint or no verifier key."""
 
