@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from cachemind.events import RolledBack
 from cachemind_services.broker import EmbeddedBroker
 from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
 from tests.integration.requests_host import (
+    Answer,
     Answering,
     Client,
     answering,
@@ -207,3 +210,58 @@ def test_two_processes_share_the_work_while_one_is_killed(
     assert len(everything) == len(set(everything)) == len(sent) + 1
     ids = [one.rollback_id for one in rollbacks(host)]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(3, id="three"),
+        pytest.param(
+            40, id="forty", marks=[pytest.mark.slow, pytest.mark.timeout(3000)]
+        ),
+    ],
+)
+def test_whatever_dies_each_command_is_done_once_and_each_sending_answered_once(
+    rounds: int, host: CliHost, desk: Answering, asker: Client
+) -> None:
+    chance = random.Random(rounds)
+    process, sent = desk.start(), list[str]()
+    asked: list[uuid.UUID] = []
+    for _ in range(rounds):
+        request, target = uuid.uuid4(), chance.randrange(HEAD)
+        asked.append(request)
+        sent.append(numbered(asker, request, target, len(sent)))
+        time.sleep(chance.uniform(0, 0.3))
+        if chance.random() < 0.5:
+            process.kill()
+            process = desk.start()
+        else:
+            host.kill()
+            host.start()
+        # A fold that was killed is away for a while: the client asks again.
+        while not committed(asker.to(sent[-1], 120)):
+            sent.append(numbered(asker, request, target, len(sent)))
+    got = [answer.correlation_id for answer in asker.quiet(3)]
+    assert sorted(got) == sorted(sent)
+    ids = [uuid.UUID(bytes=one.rollback_id) for one in rollbacks(host)]
+    assert len(ids) == len(set(ids))
+    assert set(ids) <= set(asked)
+    host.wait(lambda: host.state().version == HEAD + len(ids))
+    assert host.run("doctor", "--rebuild").returncode == 0
+
+
+def numbered(asker: Client, request: uuid.UUID, target: int, number: int) -> str:
+    """Send a rollback under a number of its own; return that."""
+    shown = f"sending-{number}"
+    headers = {"correlation-id": shown.encode()}
+    asker.send(request, to_version=target, headers=headers)
+    return shown
+
+
+def committed(answer: Answer) -> bool:
+    """Return whether it is done, and check that it is under way otherwise."""
+    if answer.kind == "Problem":
+        assert answer.body["code"] == "unavailable", answer.body
+        return False
+    assert answer.body["status"] in ("committed", "running")
+    return bool(answer.body["status"] == "committed")

@@ -10,7 +10,7 @@ import pytest
 
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.memory_log import MemoryLog
-from cachemind.agents.commanding import Commanding, CommandingDeps
+from cachemind.agents.commanding import Commanding, CommandingDeps, Ending
 from cachemind.codec.codec import Codec
 from cachemind.codec.commands import decode_reply, encode_command
 from cachemind.core.commands import (
@@ -108,6 +108,7 @@ class Desk:
 
     cluster: Cluster
     fold: Fold
+    stopping: bool = False
 
     def process(
         self, failpoint: Callable[[str], None] = lambda _: None, wait_s: float = 5.0
@@ -122,6 +123,7 @@ class Desk:
             random=secrets.token_bytes,
             writer=WriterId("requests-1"),
             failpoint=failpoint,
+            stopping=lambda: self.stopping,
             catch_up_s=0.2 if wait_s < 1 else 5.0,
             wait_s=wait_s,
         )
@@ -256,6 +258,25 @@ def test_a_fold_that_is_slow_is_running_and_then_done(desk: Desk) -> None:
     wait_until(lambda: past.catch_up() == 4)
     process.handle(record(2))
     assert done(desk.cluster.answers[2]).status is RollbackState.COMMITTED
+    assert len(desk.rollbacks()) == 1
+
+
+def test_a_process_that_is_about_to_end_leaves_the_answer_to_the_next(
+    desk: Desk,
+) -> None:
+    past = past_of(desk.fold)
+    wait_until(lambda: past.catch_up() == 3)
+    desk.fold.pause()
+    first, _ = desk.process()
+    desk.stopping = True
+    with pytest.raises(Ending):
+        first.handle(record())
+    assert (len(desk.rollbacks()), desk.cluster.answers) == (1, [])
+    desk.stopping = False
+    desk.fold.resume()
+    second, _ = desk.process()
+    second.handle(record())
+    assert done(desk.cluster.answers[0]).status is RollbackState.COMMITTED
     assert len(desk.rollbacks()) == 1
 
 

@@ -49,7 +49,7 @@ async def _run(
     def handler(partition: Partition) -> Handler:
         found = _Pasts(settings, log)
         pasts.append(found)
-        return _handler(settings, partition, found, failpoint)
+        return _handler(settings, partition, found, failpoint, stop.is_set)
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
     with closing(reader):
@@ -79,6 +79,7 @@ def _handler(
     partition: Partition,
     pasts: _Pasts,
     failpoint: Callable[[str], None],
+    stopping: Callable[[], bool],
 ) -> Handler:
     topics = topics_of(settings)
     ours = {spec.name for spec in topics.all()} - {topics.replies.name}
@@ -100,6 +101,7 @@ def _handler(
             random=secrets.token_bytes,
             writer=WriterId(f"requests-{host}-{partition}-{chance}"),
             failpoint=failpoint,
+            stopping=stopping,
         )
     )
 

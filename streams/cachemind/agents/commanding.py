@@ -92,7 +92,8 @@ class CommandingDeps:
 
     `topic` is that of the requests. `past` gives the past of a namespace's partition,
     kept open by whoever gives it.
-    `failpoint` is called with each step's name.
+    `failpoint` is called with each step's name. Once it is `stopping` nobody is waited
+    for.
     """
 
     session: RequestSession
@@ -103,6 +104,7 @@ class CommandingDeps:
     random: Callable[[int], bytes]
     writer: WriterId
     failpoint: Callable[[str], None]
+    stopping: Callable[[], bool]
     catch_up_s: float = CATCH_UP_S
     wait_s: float = WAIT_S
 
@@ -118,7 +120,8 @@ class Commanding:
     def handle(self, record: LogRecord) -> None:
         """Return once `record` is answered or buried, by us or by another before.
 
-        Raises: `LogUnavailable`; then hand it in again.
+        Raises: `LogUnavailable`, and then hand it in again; `Ending`, and then it is
+        for the next process.
         """
         if self._next is None:
             self._next = self._deps.session.take_over()
@@ -233,7 +236,7 @@ class Commanding:
         """Return once all that was on the log is folded. Raises: `LogUnavailable`."""
         past.catch_up()
         end = past.log_end()
-        if not _folded(past, Offset(end - 1), self._deps.catch_up_s):
+        if not self._folded(past, Offset(end - 1), self._deps.catch_up_s):
             raise LogUnavailable(f"the fold is not at {end - 1} yet; try again later")
 
     def _rehearsed(
@@ -286,15 +289,30 @@ class Commanding:
     def _report(
         self, body: RolledBack, namespace: Namespace, past: CommandPast, lsn: Lsn
     ) -> RollbackReport | None:
-        if not _folded(past, lsn.offset, self._deps.wait_s):
+        if not self._folded(past, lsn.offset, self._deps.wait_s):
             return None
         return past.report(namespace, body.rollback_id)
+
+    def _folded(self, past: CommandPast, offset: Offset, wait_s: float) -> bool:
+        """Return whether the past shows `offset` within `wait_s`. Raises: `Ending`."""
+        until = time.monotonic() + wait_s
+        while past.catch_up() < offset:
+            if self._deps.stopping():
+                raise Ending("the process is about to end")
+            if time.monotonic() > until:
+                return False
+            time.sleep(POLL_S)
+        return True
 
     def _traceparent(self, trace: TraceId) -> bytes:
         span = bytes(SPAN_BYTES)
         while not any(span):
             span = self._deps.random(SPAN_BYTES)
         return format_traceparent(trace, span).encode()
+
+
+class Ending(Exception):
+    """The process ends before a command is answered. No error to tell a client."""
 
 
 class _Unanswerable(CacheError):
@@ -307,13 +325,3 @@ class _Unanswerable(CacheError):
 
 def _rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
     return Rejected(record=record, reason=reason, detail=detail)
-
-
-def _folded(past: CommandPast, offset: Offset, wait_s: float) -> bool:
-    """Return whether the past shows `offset` within `wait_s`."""
-    until = time.monotonic() + wait_s
-    while past.catch_up() < offset:
-        if time.monotonic() > until:
-            return False
-        time.sleep(POLL_S)
-    return True

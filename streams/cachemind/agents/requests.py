@@ -17,6 +17,7 @@ import faust
 from faust.types import StreamT
 
 from cachemind.agents.app import build_app, quiet_logs, raw_topic
+from cachemind.agents.commanding import Ending
 from cachemind.agents.first_of import first_of
 from cachemind.agents.hosted import HostedApp
 from cachemind.agents.own_thread import OwnThread
@@ -40,7 +41,7 @@ class Handler(Protocol):
     """Answers one partition's commands; see `Commanding`."""
 
     def handle(self, record: LogRecord) -> None:
-        """Return once `record` is dealt with. Raises: `LogError`."""
+        """Return once `record` is dealt with. Raises: `LogError`, `Ending`."""
         ...
 
     def close(self) -> None:
@@ -152,12 +153,14 @@ class _Partitions:
         """End what is at hand, for a moment, and leave the cluster."""
         for task in self._work:
             task.cancel()
-        for partition, thread in self._threads.items():
-            handler = self._handlers.get(partition)
-            last = _nothing if handler is None else handler.close
-            if not await thread.finish(last, LEAVE_S):
-                log.warning("requests of partition %d were left as they are", partition)
-            thread.close()
+        await asyncio.gather(*map(self._leave, self._threads))
+
+    async def _leave(self, partition: Partition) -> None:
+        handler, thread = self._handlers.get(partition), self._threads[partition]
+        last = _nothing if handler is None else handler.close
+        if not await thread.finish(last, LEAVE_S):
+            log.warning("requests of partition %d were left as they are", partition)
+        thread.close()
 
     async def _answer(self, partition: Partition) -> None:
         inbox, thread = self._inboxes[partition], self._threads[partition]
@@ -172,6 +175,8 @@ class _Partitions:
         while True:
             try:
                 return await thread.run(handler.handle, record)
+            except Ending:
+                return log.info("the command at %s is left to the next", record.lsn)
             except LogError as error:
                 log.warning("the command at %s waits: %s", record.lsn, error)
                 await asyncio.sleep(RETRY_S)
