@@ -54,7 +54,10 @@ _KEYS: Final = {
     "pkcs11_module",
     "pkcs11_pin_file",
 }
-GATEWAY: Final = tuple(name for name in SERVICE if name not in _BROKER | _FOLD | _KEYS)
+_SINK: Final = {name for name in SERVICE if name.startswith("sink_")}
+GATEWAY: Final = tuple(
+    name for name in SERVICE if name not in _BROKER | _FOLD | _KEYS | _SINK
+)
 MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 AUDIT: Final = tuple(
     name
@@ -70,9 +73,7 @@ AUDIT_LOG: Final = ("data_dir", "topic_prefix", "partitions", "production")
 SINK: Final = tuple(
     name
     for name in SERVICE
-    if name in {"audit_mode", "log_dir", "log_level"}
-    or name in AUDIT_LOG
-    or name.startswith("sink_")
+    if name in {"log_dir", "log_level", *AUDIT_LOG} | _SINK
 )
 """For the process that seals receipts in files."""
 
