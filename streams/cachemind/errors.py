@@ -107,10 +107,10 @@ class FoldStopped(CacheError):
 
 
 class NoProgress(CacheError):
-    """A partition's fold stands though the log answers and goes on."""
+    """A partition's records are not dealt with though the log answers and goes on."""
 
     def __init__(self, lsn: str, end: int) -> None:
-        super().__init__(f"the fold stands at {lsn} though the log goes on to {end}")
+        super().__init__(f"no progress from {lsn} on though the log goes on to {end}")
         self.lsn = lsn
         self.end = end
 
