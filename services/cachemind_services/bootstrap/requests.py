@@ -44,29 +44,23 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     kafka, topics = kafka_of(settings), topics_of(settings)
-    pasts: list[_Pasts] = []
 
     def handler(partition: Partition) -> Handler:
-        found = _Pasts(settings, log)
-        pasts.append(found)
-        return _handler(settings, partition, found, failpoint, stop.is_set)
+        pasts = _Pasts(settings, log)
+        return _handler(settings, partition, pasts, failpoint, stop.is_set)
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
     with closing(reader):
-        try:
-            return await run_requests(
-                RequestsDeps(
-                    kafka=kafka,
-                    topic=topics.requests.name,
-                    group=group_of_requests(settings),
-                    open_handler=handler,
-                    ask_log=lambda: reader.bounds(Partition(0)),
-                    stop=stop,
-                )
+        return await run_requests(
+            RequestsDeps(
+                kafka=kafka,
+                topic=topics.requests.name,
+                group=group_of_requests(settings),
+                open_handler=handler,
+                ask_log=lambda: reader.bounds(Partition(0)),
+                stop=stop,
             )
-        finally:
-            for found in pasts:
-                found.close()
+        )
 
 
 def group_of_requests(settings: Settings) -> str:
@@ -91,7 +85,8 @@ def _handler(
         forbidden=frozenset(ours),
     )
     host, chance = socket.gethostname(), secrets.token_hex(4)
-    return Commanding(
+    return _Handler(
+        pasts,
         CommandingDeps(
             session=KafkaRequestSession(kafka_of(settings), names, partition),
             topic=names.requests,
@@ -102,8 +97,21 @@ def _handler(
             writer=WriterId(f"requests-{host}-{partition}-{chance}"),
             failpoint=failpoint,
             stopping=stopping,
-        )
+        ),
     )
+
+
+class _Handler(Commanding):
+    """Closes what it alone uses, on the thread that uses it."""
+
+    def __init__(self, pasts: _Pasts, deps: CommandingDeps) -> None:
+        super().__init__(deps)
+        self._pasts = pasts
+
+    def close(self) -> None:
+        """Leave the cluster and release the stores."""
+        super().close()
+        self._pasts.close()
 
 
 class _Pasts:
