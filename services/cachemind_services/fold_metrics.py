@@ -49,6 +49,13 @@ class PrometheusFoldMetrics:
             multiprocess_mode="livemax",
             registry=registry,
         )
+        self._halted = Gauge(
+            "cachemind_fold_halted",
+            "1 while the fold stands at a record that this build cannot fold.",
+            ["partition"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
         self._applied = Gauge(
             "cachemind_fold_applied_offset",
             "Offset of the last record folded.",
@@ -76,6 +83,10 @@ class PrometheusFoldMetrics:
     def quarantined(self, partition: Partition, namespaces: int) -> None:
         """So many namespaces are not to be served on this host."""
         self._quarantined.labels(partition).set(namespaces)
+
+    def halted(self, partition: Partition, *, stands: bool) -> None:
+        """The fold of `partition` stands at a record, or goes on again."""
+        self._halted.labels(partition).set(int(stands))
 
     def progressed(self, partition: Partition, applied: Offset) -> None:
         """The store now holds everything up to `applied`."""

@@ -116,6 +116,10 @@ class Host:
         said = f"{count} of {count} partitions are live"
         self._wait(lambda: said in self.output())
 
+    def wait_output(self, words: str) -> None:
+        """Return once the materializer has logged `words`."""
+        self._wait(lambda: words in self.output())
+
     def wait_count(self, events: int) -> None:
         """Return once that many events changed some namespace."""
         self._wait(lambda: sum(s.version for s in self.states()) >= events)

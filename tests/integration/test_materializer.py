@@ -14,7 +14,6 @@ from confluent_kafka import Producer
 
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_writer import KafkaWriter
-from cachemind.agents.materializer import EXIT_STOPPED
 from cachemind.codec.codec import Codec
 from cachemind.core.partitioner import partition_of
 from cachemind.events import Body
@@ -28,6 +27,11 @@ pytestmark = pytest.mark.broker
 
 CODEC = Codec()
 HOME = partition_of(ALPHA.encode(), 2)
+ELSEWHERE = next(
+    Namespace(name)
+    for name in ("beta", "gamma", "delta", "epsilon", "zeta")
+    if partition_of(name.encode(), 2) != HOME
+)
 
 
 class Wal:
@@ -231,33 +235,35 @@ def test_a_corrupt_record_goes_to_the_dead_letters_whole(
     assert misplaced_facts["cachemind-dlq-reason"] == b"misplaced"
 
 
-def test_an_unknown_schema_stops_the_process_and_says_where(
+def test_an_unknown_schema_halts_its_partition_and_the_others_go_on(
     folding: Host, wal: Wal
 ) -> None:
     folding.start()
     wal.append(*(stored(n) for n in range(20)))
     folding.wait_applied(folding.ends())
-    before = folding.applied()
+    before = folding.applied()[HOME]
     unknown = wal.append_raw(b"alpha", b"\xc3\x01" + b"\x11" * 8 + b"newer")
     wal.append(stored(21))
-    assert folding.wait_exit() == EXIT_STOPPED
-    assert f"fold stopped at {unknown}" in folding.output()
-    assert "does not know" in folding.output()
-    assert folding.applied() == before
-    folding.start()
-    assert folding.wait_exit() == EXIT_STOPPED
-    assert folding.applied() == before
+    for again in range(2):  # also over a start
+        elsewhere = wal.append(stored(22 + again), namespace=ELSEWHERE)
+        assert elsewhere.partition != HOME
+        folding.wait_applied({elsewhere.partition: Offset(elsewhere.offset + 1)})
+        folding.wait_output(f"fold stopped at {unknown}")
+        assert "does not know" in folding.output()
+        assert folding.applied()[HOME] == before
+        assert folding.stop() == 0
+        folding.start()
 
 
-def test_a_rollback_stops_the_process_after_what_came_before_it(
+def test_a_rollback_that_nobody_can_do_halts_after_what_came_before_it(
     folding: Host, wal: Wal
 ) -> None:
     folding.start()
     wal.append(*(stored(n) for n in range(3)))
     rollback = wal.append(rolled_back(1))
-    assert folding.wait_exit() == EXIT_STOPPED
-    assert f"fold stopped at {rollback}" in folding.output()
+    folding.wait_output(f"fold stopped at {rollback}")
     assert folding.applied()[HOME] + 1 == rollback.offset
+    assert folding.stop() == 0
 
 
 def test_transactions_leave_gaps_that_are_folded_over(folding: Host, wal: Wal) -> None:

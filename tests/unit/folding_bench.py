@@ -30,6 +30,7 @@ class Counted:
         self.rollbacks: Counter[RollbackStatus] = Counter()
         self.in_quarantine = -1
         self.lags: dict[Partition, int] = {}
+        self.stands: dict[Partition, bool] = {}
         self.applied: list[Offset] = []
 
     def folded(self, partition: Partition, kind: str, effect: Effect) -> None:
@@ -46,6 +47,9 @@ class Counted:
 
     def quarantined(self, partition: Partition, namespaces: int) -> None:
         self.in_quarantine = namespaces
+
+    def halted(self, partition: Partition, *, stands: bool) -> None:
+        self.stands[partition] = stands
 
     def progressed(self, partition: Partition, applied: Offset) -> None:
         self.applied.append(applied)

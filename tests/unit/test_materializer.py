@@ -41,13 +41,17 @@ async def test_a_setting_that_faust_lacks_is_wrong_usage() -> None:
     )
 
 
-async def test_an_event_that_stops_the_fold_keeps_what_came_before() -> None:
+async def test_an_event_that_halts_the_fold_keeps_what_came_before() -> None:
     bench = Bench()
     bench.append(stored(1), rolled_back(0))
-    group = Group(None)
-    assert await run_materializer(replace(deps(bench), group_offsets=group)) == (
-        EXIT_STOPPED
-    )
+    group, metrics = Group(None), Counted()
+    stood_on = replace(deps(bench), group_offsets=group, metrics=metrics)
+    run = asyncio.create_task(run_materializer(stood_on))
+    while not metrics.stands.get(ZERO):
+        await asyncio.sleep(0.01)
+    assert not run.done()
+    stood_on.stop.set()
+    assert await run == 0
     assert group.at == {ZERO: 1}
     with pytest.raises(StoreUnavailable):
         bench.store.rows()  # it was closed

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from cachemind.agents import tail_watch
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.replay import never
 from cachemind.agents.tail_watch import TailWatch
@@ -117,9 +119,34 @@ async def test_a_log_that_is_away_is_not_a_fold_that_stands(
     assert tail.status().ready
 
 
-async def test_what_cannot_be_folded_in_bulk_stops_the_watch(
-    bench: Bench, threads: tuple[OwnThread, OwnThread]
+async def test_what_cannot_be_folded_halts_its_partition_and_is_tried_again(
+    bench: Bench, threads: tuple[OwnThread, OwnThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.append(rolled_back(0))
-    with pytest.raises(FoldStopped):
-        await watch(bench, threads).tick(NOBODY)
+    monkeypatch.setattr(tail_watch, "HALTED_RETRY_S", 0.0)
+    bench.append(stored(1), rolled_back(0))
+    tail = watch(bench, threads, patience_s=0)
+    for _ in range(3):  # and is no fold that stands without a reason
+        await tail.tick(NOBODY)
+    assert bench.metrics.stands == {ZERO: True}
+    assert bench.store.namespace(ALPHA).version == 1
+    assert not tail.status().ready
+    assert tail.status().partitions[ZERO].lag == 1
+
+
+async def test_a_halted_partition_goes_on_once_its_record_can_be_folded(
+    bench: Bench, threads: tuple[OwnThread, OwnThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_watch, "HALTED_RETRY_S", 0.05)
+    bench.append(stored(1), stored(2))
+    folder = bench.folder()
+    folder.halt(FoldStopped("0@0", "for a reason that is gone"))
+    tail = TailWatch(
+        {ZERO: folder}, bench.reader, bench.metrics, Watchdog(60), *threads, never
+    )
+    await tail.tick(HELD)
+    assert bench.store.namespace(ALPHA).version == 0
+    await asyncio.sleep(0.06)
+    await tail.tick(HELD)
+    assert bench.store.namespace(ALPHA).version == 2
+    assert bench.metrics.stands == {ZERO: False}
+    assert tail.status().ready

@@ -153,5 +153,8 @@ class Unmeasured:
     def quarantined(self, partition: Partition, namespaces: int) -> None:
         """Count nothing."""
 
+    def halted(self, partition: Partition, *, stands: bool) -> None:
+        """Count nothing."""
+
     def progressed(self, partition: Partition, applied: Offset) -> None:
         """Count nothing."""

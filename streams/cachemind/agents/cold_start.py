@@ -29,18 +29,14 @@ async def cold_start(
 ) -> None:
     """Replay each partition in bulk; wait as long as the log is away.
 
-    A partition that stops does not keep the others from being brought up to date.
-    Raises: `FoldStopped` (the last of them, all are logged), `StoreError`.
+    A partition that stops is halted, and the others are brought up to date.
+    Raises: `StoreError`.
     """
-    stopped: FoldStopped | None = None
     for folder in folders:
         try:
             await _replay(folder, reader, fold_thread, should_stop)
         except FoldStopped as error:
-            log.critical("%s", error)
-            stopped = error
-    if stopped is not None:
-        raise stopped
+            folder.halt(error)
 
 
 async def _replay(

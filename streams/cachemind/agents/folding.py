@@ -12,12 +12,15 @@ a rollback, where nobody can do it           stop: state of the past must be at 
 a store that does not take the commit        stop
 ===========================================  =====================================
 
+A stop is of this partition alone: others go on, and it is tried again later.
+
 A dead letter is durable before the applied offset moves past its record. A stop first
 commits what came before.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from cachemind.agents.dead_letters import DeadLetters, Reason, Rejected
@@ -39,6 +42,8 @@ from cachemind.ports import FoldMetrics, LogRecord, StoreWriter
 from cachemind.types import Lsn, Namespace, Offset, Partition
 
 Commit = Callable[[Offset, Mapping[Namespace, Sequence[Step]]], None]
+
+log = logging.getLogger(__name__)
 
 
 class Folder:
@@ -73,6 +78,7 @@ class Folder:
         self._after_commit = after_commit
         self.applied = store.applied()
         self.position = Offset(self.applied + 1)
+        self.halted: FoldStopped | None = None
         metrics.quarantined(partition, len(store.quarantined()))
 
     def fold(self, records: Sequence[LogRecord]) -> int:
@@ -104,6 +110,23 @@ class Folder:
         if stopped is not None:
             raise stopped
         return taken + batch.taken
+
+    def halt(self, error: FoldStopped) -> None:
+        """Stand at this partition's next record, whatever comes, until told to go on.
+
+        Somebody must be told, once: it may take a newer build to go on.
+        """
+        if self.halted is None or str(self.halted) != str(error):
+            log.critical("%s; the other partitions go on", error)
+        self.halted = error
+        self._metrics.halted(self.partition, stands=True)
+
+    def go_on(self) -> None:
+        """Fold again."""
+        if self.halted is not None:
+            log.warning("partition %d is folded again", self.partition)
+        self.halted = None
+        self._metrics.halted(self.partition, stands=False)
 
     def settle(self, start: Offset, end: Offset) -> None:
         """Note that the log holds no committed record in [start, end)."""

@@ -80,7 +80,10 @@ class LiveFold:
         await self._inbox.put(Delivery(record, ack))
 
     async def run(self) -> None:
-        """Fold until cancelled. Raises: `FoldStopped`, `StoreError`."""
+        """Fold until cancelled; a partition that stops is halted.
+
+        Raises: `FoldStopped` for a partition that has no store; `StoreError`.
+        """
         while True:
             batch = await self._next_batch()
             await self._fold(_by_partition(batch))
@@ -106,20 +109,14 @@ class LiveFold:
                 await asyncio.sleep(RETRY_S)
 
     def _fold_all(self, batch: Mapping[Partition, Sequence[LogRecord]]) -> None:
-        stopped: FoldStopped | None = None
         for records in batch.values():
+            folder = self._folder(records[0].lsn)
+            if folder.halted is not None:
+                continue
             try:
-                fold_live(
-                    self._folder(records[0].lsn),
-                    self._reader,
-                    records,
-                    self._should_stop,
-                )
+                fold_live(folder, self._reader, records, self._should_stop)
             except FoldStopped as error:
-                # The other partitions of this batch are sound: keep their work.
-                stopped = error
-        if stopped is not None:
-            raise stopped
+                folder.halt(error)
 
     def _folder(self, lsn: Lsn) -> Folder:
         folder = self._folders.get(lsn.partition)

@@ -16,13 +16,16 @@ from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.replay import catch_up
 from cachemind.agents.status import MaterializerStatus, PartitionStatus, caught_up
 from cachemind.agents.watchdog import Watchdog
-from cachemind.errors import LogUnavailable, NoProgress
+from cachemind.errors import FoldStopped, LogUnavailable, NoProgress
 from cachemind.ports import FoldMetrics, LogReader
 from cachemind.types import Lsn, Offset, Partition
 
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
+HALTED_RETRY_S: Final = 10.0
+"""Between two tries of a partition that is halted: what it needs may be there now."""
+
 HAND_OVER_TICK_S: Final = 0.1
 """While the group consumer holds less than every partition."""
 
@@ -54,6 +57,7 @@ class TailWatch:
         self._log_answers = False
         self._ends: dict[Partition, Offset] = {}
         self._caught_up: dict[Partition, bool] = {}
+        self._retry_at_s: dict[Partition, float] = {}
 
     def status(self) -> MaterializerStatus:
         """Return what the last tick found, with the fold's present positions."""
@@ -73,8 +77,8 @@ class TailWatch:
     async def run(self, held: Callable[[], Set[Partition]]) -> None:
         """Tick until cancelled.
 
-        Raises: `NoProgress` where a partition stands though the log answers;
-        `FoldStopped`, `StoreError`.
+        Raises: `NoProgress` where a partition stands though the log answers, and is
+        not halted; `StoreError`.
         """
         complete = False
         while True:
@@ -91,7 +95,7 @@ class TailWatch:
         try:
             for partition, folder in self._folders.items():
                 _, end = await self._asking_thread.run(self._reader.bounds, partition)
-                if partition not in held:
+                if self._due(folder) if folder.halted else partition not in held:
                     await self._fold_thread.run(self._keep_up, folder)
                 await self._look(folder, end)
         except LogUnavailable as error:
@@ -106,10 +110,13 @@ class TailWatch:
             position = folder.position
         self._ends[partition] = end
         before = self._caught_up.get(partition, False)
-        self._caught_up[partition] = caught_up(before, position, end)
+        halted = folder.halted is not None
+        self._caught_up[partition] = not halted and caught_up(before, position, end)
         self._metrics.fold_lag(partition, max(0, end - position))
         now_s = asyncio.get_running_loop().time()
-        if self._watchdog.observe(now_s, partition, position, end):
+        if halted:
+            self._watchdog.forget(partition)
+        elif self._watchdog.observe(now_s, partition, position, end):
             raise NoProgress(str(Lsn(partition, position)), end)
 
     async def _settle(self, folder: Folder, start: Offset, end: Offset) -> None:
@@ -123,8 +130,23 @@ class TailWatch:
     def _is_empty(self, partition: Partition, start: Offset, end: Offset) -> bool:
         return not any(len(b) for b in self._reader.read(partition, start, end))
 
+    def _due(self, folder: Folder) -> bool:
+        """Return whether a halted partition is to be tried again by now."""
+        now_s = asyncio.get_running_loop().time()
+        due_s = self._retry_at_s.setdefault(folder.partition, now_s + HALTED_RETRY_S)
+        if now_s < due_s:
+            return False
+        self._retry_at_s[folder.partition] = now_s + HALTED_RETRY_S
+        return True
+
     def _keep_up(self, folder: Folder) -> None:
-        catch_up(folder, self._reader, should_stop=self._should_stop)
+        try:
+            catch_up(folder, self._reader, should_stop=self._should_stop)
+        except FoldStopped as error:
+            folder.halt(error)
+        else:
+            if folder.halted is not None:
+                folder.go_on()
 
     def _away(self, error: LogUnavailable) -> None:
         if self._log_answers:

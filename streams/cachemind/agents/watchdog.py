@@ -43,6 +43,10 @@ class Watchdog:
         seen = self._seen.get(partition)
         return seen is not None and seen.position == position
 
+    def forget(self, partition: Partition) -> None:
+        """Know nothing of `partition`: it stands for a reason that is known."""
+        self._seen.pop(partition, None)
+
     def away(self, now_s: float) -> None:
         """Note that the log does not answer: nobody can be blamed for standing."""
         for partition, seen in self._seen.items():

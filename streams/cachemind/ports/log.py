@@ -160,6 +160,10 @@ class FoldMetrics(Protocol):
         """So many namespaces are not to be served on this host."""
         ...
 
+    def halted(self, partition: Partition, *, stands: bool) -> None:
+        """The fold of `partition` stands at a record, or goes on again."""
+        ...
+
     def progressed(self, partition: Partition, applied: Offset) -> None:
         """The store now holds everything up to `applied`."""
         ...
