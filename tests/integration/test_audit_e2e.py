@@ -307,6 +307,13 @@ def test_an_auditor_comes_to_a_verdict_from_a_dump_and_the_pinned_keys(
     sound = run_cli("audit", "verify", "--files", str(dump), *keys)
     assert sound.returncode == 0, sound.stdout + sound.stderr
 
+    files = tmp_path / "files"
+    for _ in range(2):  # the second goes on where the first ended
+        done = run_cli("audit", "export", "--avro", str(files), *kafka)
+        assert done.returncode == 0, done.stderr
+    sealed = run_cli("audit", "verify", "--files", str(files), *keys)
+    assert sealed.returncode == 0, sealed.stdout + sealed.stderr
+
     lines = dump.read_text().splitlines(keepends=True)
     receipts = [at for at, line in enumerate(lines) if '"cachemind.audit"' in line]
     dump.write_text("".join(lines[: receipts[1]] + lines[receipts[1] + 1 :]))

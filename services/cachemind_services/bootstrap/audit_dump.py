@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,11 +11,15 @@ from typing import Final
 from cachemind.adapters.audit_files_reader import AuditFilesReader
 from cachemind.adapters.audit_folder import AuditFolder
 from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.agents.sink_stream import SinkStream
+from cachemind.core.audit_files import AuditStream
 from cachemind.core.topics import TopicSpec
 from cachemind.errors import AuditFileDamaged
 from cachemind.types import Partition
-from cachemind_services.bootstrap.log import kafka_of, topics_of
+from cachemind_services.bootstrap.log import identify, kafka_of, topics_of
+from cachemind_services.bootstrap.sink import SinkParts
 from cachemind_services.settings import Settings
+from cachemind_services.sink_metrics import PrometheusSinkMetrics
 
 CUTS: Final = Partition(0)
 
@@ -59,6 +63,36 @@ def dumped_from_files(settings: Settings, folder: Path) -> Iterator[DumpedRecord
             yield _from_file(topics.audit, partition, value)
     for problem in reader.problems:
         raise AuditFileDamaged(problem.name, problem.problem)
+
+
+def seal_topics(settings: Settings, folder: Path) -> int:
+    """Seal all that is on the audit topics now in Avro files, as the sink does.
+
+    What the folder has already is gone on from. Returns the number of records that
+    came to it. Raises: `LogError`, `AuditFilesError`.
+    """
+    target, log = AuditFolder(folder), identify(settings)
+    count = 0
+    with ExitStack() as closers:
+        metrics = PrometheusSinkMetrics()
+        parts = SinkParts(settings, log, target, metrics, closers)
+        # Cuts first, so that none names a receipt that is not there.
+        for number in (None, *map(Partition, range(settings.partitions))):
+            count += _sealed(parts.stream(AuditStream(number)))
+    return count
+
+
+def _sealed(stream: SinkStream) -> int:
+    count = 0
+    stream.resume()
+    first, end = stream.reader.bounds(stream.partition)
+    stream.check(first, end)
+    for batch in stream.reader.read(stream.partition, stream.position, end):
+        stream.take(batch)
+        count += len(batch)
+    stream.settle(end)
+    stream.seal()
+    return count
 
 
 def cuts_of(settings: Settings, folder: Path | None) -> Iterator[bytes]:

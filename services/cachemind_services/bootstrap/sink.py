@@ -22,7 +22,7 @@ from cachemind.codec.audit_file import cut_of
 from cachemind.core.audit_files import AuditStream, Rotation
 from cachemind.core.audit_manifest import LogOrigin
 from cachemind.errors import AuditFilesUnavailable, InvalidSetting
-from cachemind.ports.audit_files import AuditTarget
+from cachemind.ports.audit_files import AuditTarget, SinkMetrics
 from cachemind.types import Partition
 from cachemind_services.bootstrap.checkpoints import dying_at
 from cachemind_services.bootstrap.log import identify, kafka_of, topics_of
@@ -92,47 +92,15 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    kafka, topics = kafka_of(settings), topics_of(settings)
     metrics = PrometheusSinkMetrics()
     with ExitStack() as closers:
-        receipts, cuts = (
-            closers.enter_context(
-                closing(KafkaReader(kafka, name, request_s=WAIT_S, stall_s=WAIT_S))
-            )
-            for name in (topics.audit.name, topics.audit_cuts.name)
-        )
-        rules = SinkRules(
-            clock=SystemClock(),
-            metrics=metrics,
-            rotation=Rotation(
-                max_bytes=settings.sink_file_bytes,
-                max_age_ms=settings.sink_file_s * 1000,
-                cut_wait_ms=CUT_WAIT_MS,
-            ),
-            cuts=CutSearch(cuts, cut_of),
-        )
-
-        def stream_of(stream: AuditStream) -> SinkStream:
-            of_cuts = stream.partition is None
-            topic = (topics.audit_cuts if of_cuts else topics.audit).name
-            place = SinkPlace(
-                stream=stream,
-                origin=LogOrigin(
-                    cluster_id=log.cluster_id,
-                    topic=topic,
-                    topic_id=log.topic_ids[topic],
-                ),
-                partition=stream.partition or Partition(0),
-                reader=cuts if of_cuts else receipts,
-                target=target,
-            )
-            return SinkStream(place, rules)
-
+        parts = SinkParts(settings, log, target, metrics, closers)
+        topics = topics_of(settings)
         return await run_sink(
             SinkDeps(
-                stream_of=stream_of,
-                receipts=receipts,
-                kafka=kafka,
+                stream_of=parts.stream,
+                receipts=parts.receipts,
+                kafka=kafka_of(settings),
                 receipts_topic=topics.audit.name,
                 cuts_topic=topics.audit_cuts.name,
                 group=f"{settings.topic_prefix}-sink",
@@ -140,3 +108,53 @@ async def _run(
                 stop=stop,
             )
         )
+
+
+class SinkParts:
+    """What streams of sealed files are put together from; `closers` closes it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: LogIdentity,
+        target: AuditTarget,
+        metrics: SinkMetrics,
+        closers: ExitStack,
+    ) -> None:
+        self._log = log
+        self._topics = topics_of(settings)
+        self._target = target
+        kafka = kafka_of(settings)
+        self.receipts, self.cuts = (
+            closers.enter_context(
+                closing(KafkaReader(kafka, name, request_s=WAIT_S, stall_s=WAIT_S))
+            )
+            for name in (self._topics.audit.name, self._topics.audit_cuts.name)
+        )
+        self._rules = SinkRules(
+            clock=SystemClock(),
+            metrics=metrics,
+            rotation=Rotation(
+                max_bytes=settings.sink_file_bytes,
+                max_age_ms=settings.sink_file_s * 1000,
+                cut_wait_ms=CUT_WAIT_MS,
+            ),
+            cuts=CutSearch(self.cuts, cut_of),
+        )
+
+    def stream(self, stream: AuditStream) -> SinkStream:
+        """Return one stream."""
+        of_cuts = stream.partition is None
+        topic = (self._topics.audit_cuts if of_cuts else self._topics.audit).name
+        place = SinkPlace(
+            stream=stream,
+            origin=LogOrigin(
+                cluster_id=self._log.cluster_id,
+                topic=topic,
+                topic_id=self._log.topic_ids[topic],
+            ),
+            partition=stream.partition or Partition(0),
+            reader=self.cuts if of_cuts else self.receipts,
+            target=self._target,
+        )
+        return SinkStream(place, self._rules)

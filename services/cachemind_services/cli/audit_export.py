@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from cachemind.errors import InvalidSetting
 from cachemind_services.bootstrap.audit_dump import (
     DumpedRecord,
     dumped_from_files,
     dumped_from_topics,
+    seal_topics,
 )
 from cachemind_services.cli.options import AUDIT_LOG, add_settings, settings_from
+from cachemind_services.settings import Settings
 
 
 def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +36,12 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--with-wal", action="store_true", help="the records that are signed as well"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: print")
+    parser.add_argument(
+        "--avro",
+        type=Path,
+        metavar="DIR",
+        help="Avro files with manifests in place of text, as the sink seals them",
+    )
     add_settings(parser, AUDIT_LOG)
     parser.set_defaults(run=run)
 
@@ -40,12 +49,24 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Write every record; say how many."""
     settings = settings_from(arguments)
+    if arguments.avro is not None:
+        return _seal(arguments, settings)
     if arguments.files is not None:
         records = dumped_from_files(settings, arguments.files)
     else:
         records = dumped_from_topics(settings, wal=arguments.with_wal)
     with _opened(arguments.out) as out:
         count = _write(records, out)
+    print(f"{count} records", file=sys.stderr)
+    return 0
+
+
+def _seal(arguments: argparse.Namespace, settings: Settings) -> int:
+    for name in ("files", "out", "with_wal"):
+        if getattr(arguments, name):
+            shown = "--" + name.replace("_", "-")
+            raise InvalidSetting(shown, "does not go together with --avro")
+    count = seal_topics(settings, arguments.avro)
     print(f"{count} records", file=sys.stderr)
     return 0
 

@@ -72,6 +72,7 @@ def run_sink(arguments: argparse.Namespace) -> int:
     from cachemind_services.metric_files import share_as
 
     share_as("sink")
+    give_way()
     tune_collector()
     return sink.run(settings_from(arguments), arguments.failpoint)
 
