@@ -145,3 +145,11 @@ def test_a_snapshot_topic_must_be_compacted() -> None:
     spec = DEVELOPMENT.snapshots
     (fact,) = check(spec, with_setting(as_created(spec), "cleanup.policy", "delete"))
     assert (fact.expected, fact.found) == ("compact", "delete")
+
+
+def test_a_compacted_topic_is_compacted_before_it_grows() -> None:
+    for topics_of_mode in (DEVELOPMENT, PRODUCTION):
+        found = topics_of_mode.snapshots.settings()
+        assert int(found["segment.ms"]) <= 3_600_000
+        assert int(found["segment.bytes"]) <= 2**24
+        assert "segment.ms" not in topics_of_mode.wal.settings()
