@@ -74,6 +74,7 @@ class HeldPartition:
         deliveries: Deliveries,
     ) -> None:
         self.partition: Final = signer.partition
+        self.begun = False
         self.broken = False
         self.waits_for_key = False
         self._signer = signer
@@ -87,11 +88,13 @@ class HeldPartition:
 
     @property
     def position(self) -> Offset:
-        """Return the next WAL offset to sign."""
+        """Return the next WAL offset to sign, once it has `begun`."""
         return self._signer.position
 
     def offer(self, record: LogRecord) -> None:
         """Take a delivery, or note that the log has to be read: never wait."""
+        if self.broken:
+            return
         if self._unread or len(self._inbox) >= INBOX_RECORDS:
             self._unread = True
         else:
@@ -146,6 +149,7 @@ class HeldPartition:
         if not self._signer.ready:
             self._unread = True
             await self._thread.run(self._signer.begin)
+            self.begun = True
         if self._unread:
             # First: what is delivered while the log is read is kept again.
             self._unread = False

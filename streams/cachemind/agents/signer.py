@@ -260,7 +260,8 @@ class Signer:
             return
         _, end = await self._asking_thread.run(self._deps.wal.bounds, part.partition)
         position = part.position
-        self._deps.metrics.signer_lag(part.partition, max(0, end - position))
+        if part.begun:
+            self._deps.metrics.signer_lag(part.partition, max(0, end - position))
         if part.waits_for_key:
             holding.watchdog.away(now_s)
         if position < end and holding.watchdog.still(part.partition, position):
