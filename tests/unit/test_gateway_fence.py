@@ -32,6 +32,7 @@ from cachemind.types import (
     Timeline,
     Version,
 )
+from cachemind_services.gateway import parts
 from cachemind_services.gateway.overlay import Overlay
 from tests.gateways import NAMESPACE, PARTITIONS, World, folded, gateway
 from tests.upstreams import ScriptedUpstream, completion, served, wait_until
@@ -122,6 +123,19 @@ def test_what_is_put_waits_for_a_rollback_that_would_void_it(shop: Shop) -> None
     assert shop.outcome() == "miss"  # its record is what the fence waits for
     wait_until(lambda: shop.store.applied() >= ahead)
     assert httpx.post(url, json=entry).status_code == 201
+
+
+def test_a_store_that_stands_still_behind_the_log_is_not_served_from(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "STALE_S", 0.2)
+    wait_until(lambda: folded(shop.world))
+    assert shop.outcome() == "hit_exact"
+    shop.world.fold.pause()
+    wait_until(lambda: shop.outcome() == "bypass")
+    assert "detail=store-late" in shop.ask().headers["cache-status"]
+    shop.world.fold.resume()
+    wait_until(lambda: shop.outcome() == "hit_exact")
 
 
 def test_a_quarantined_namespace_is_bypassed_and_stores_nothing(shop: Shop) -> None:

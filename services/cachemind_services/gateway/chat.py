@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,7 +61,6 @@ from cachemind_services.gateway.whole_answers import send_hit
 _GATEWAY_TIMEOUT: Final = 504
 _UNAVAILABLE: Final = 503
 _WAL_UNAVAILABLE: Final = "wal-unavailable"
-_QUARANTINED: Final = "quarantined"
 _ROLLED_BACK: Final = "rolled-back"
 _NOT_A_CHAT: Final = "not-a-chat"
 _LOG: Final = logging.getLogger("cachemind.gateway")
@@ -92,8 +91,11 @@ class ChatHandler:
         reader: Reader,
         fetcher: Fetcher,
         signatures: Signatures,
+        doubt: Callable[[], str | None],
     ) -> None:
+        """`doubt` says why nothing of the store may be served, None where it may."""
         self._signatures = signatures
+        self._doubt = doubt
         self._understanding = understanding
         self._settings = settings = deps.settings
         self._metrics = deps.metrics
@@ -145,8 +147,8 @@ class ChatHandler:
             look = Look(outcome=Outcome.BYPASS, reason=reason)
             await self._miss(call, look, receive, send)
             return
-        if self._follower.quarantine is not None:
-            look = Look(outcome=Outcome.BYPASS, reason=_QUARANTINED)
+        if (doubt := self._doubt()) is not None:
+            look = Look(outcome=Outcome.BYPASS, reason=doubt)
             await self._miss(call, look, receive, send)
             return
         look = self._reader.exact(call, keys)

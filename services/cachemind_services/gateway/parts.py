@@ -40,6 +40,10 @@ from cachemind_services.gateway.writes import Writes
 LATE_S: Final = 5.0
 """A store that stands still so long, with records to fold, is worth a word."""
 
+STALE_S: Final = 60.0
+"""And is not served from after so long: it may lack an invalidation. A materializer
+that was killed is back long before."""
+
 _LOG: Final = logging.getLogger("cachemind.gateway")
 
 
@@ -96,6 +100,7 @@ class Parts:
             reader,
             Fetcher(deps, ids, self.writes, desk, reader, self.turns, self.follower),
             Signatures(self.receipts),
+            self._doubt,
         )
         self.admin = Admin(
             deps,
@@ -106,6 +111,12 @@ class Parts:
             self.follower,
             self.versions,
         )
+
+    def _doubt(self) -> str | None:
+        """Return why nothing of the store may be served just now."""
+        if self.follower.quarantine is not None:
+            return "quarantined"
+        return "store-late" if self.standstill.seconds() > STALE_S else None
 
     def not_ready(self) -> list[str]:
         """Return why this worker should get no traffic yet; empty once it should."""
