@@ -341,8 +341,9 @@ def fenced(stats: dict[str, Any]) -> int:
 
 
 def test_entries_are_shown_as_of_then(shop: Shop) -> None:
+    before = shop.head()
     key = shop.put("question 1", "as of now")
-    shop.settle(shop.head())
+    shop.settle(before + 1)
     target = f"{shop.url}/v1/cachemind/entries/{key}"
     told = {}
     for version in (1, GOOD, POISONED, shop.head()):
