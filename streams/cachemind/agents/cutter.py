@@ -250,6 +250,8 @@ class Session:
         return signed_cut(cut, self._log.leaves, self._log_key(), cutting.check)
 
     def _log_key(self) -> SigningKey:
+        if not any(one.role is KeyRole.LOG for one in self._log.keys.tenures()):
+            raise KeyRefused("for cuts", "none was added to the log yet")
         may_sign = self._log.keys.signers(KeyRole.LOG)
         for tenure in may_sign:
             key = self._of.held.find(KeyRole.LOG, tenure.key_id)
@@ -264,7 +266,7 @@ class Session:
         self._not_before_ns = time.monotonic_ns() + KEY_RETRY_NS
         if str(error) != self._said:
             self._said = str(error)
-            log.error("no cut is signed for now: %s", error)
+            log.warning("no cut is signed for now: %s", error)
         self._of.metrics.cutter_stopped(NO_KEY)
 
     def _append(self, values: Sequence[bytes]) -> None:
