@@ -275,6 +275,10 @@ class SignedLog:
             for record in self.records(self.cuts, Partition(0))
         ]
 
+    def cuts_end(self) -> int:
+        """Return where the topic of cuts ends; each cut takes two offsets."""
+        return self.cuts.bounds(Partition(0))[1]
+
     def last_cut(self) -> Cut | None:
         """Return the newest cut."""
         cuts = [leaf for leaf in self.leaves() if isinstance(leaf, Cut)]

@@ -134,7 +134,7 @@ def test_each_record_has_one_receipt_though_the_signer_dies_at_every_step(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [60])
+@pytest.mark.parametrize("rounds", [40])
 def test_receipts_stay_one_to_one_over_many_kills_under_load(
     log: SignedLog, rounds: int
 ) -> None:
@@ -146,17 +146,17 @@ def test_receipts_stay_one_to_one_over_many_kills_under_load(
             if chance.random() < 0.5:
                 time.sleep(chance.uniform(0, 6))
             else:
-                before = len(log.leaves())
+                before = log.cuts_end()
                 eventually(
                     lambda s=signer, b=before: (  # type: ignore[misc]  # bound now
-                        not s.alive() or len(log.leaves()) > b + 1
+                        not s.alive() or log.cuts_end() > b + 2
                     ),
-                    60,
+                    180,
                 )
             signer.close()
         signer = log.start()
         log.wait_first_cut()
-    log.wait_signed()
+    log.wait_signed(300)
     log.require_sound()
     assert signer.stop() == 0
 
@@ -182,7 +182,7 @@ def test_two_signers_that_are_frozen_and_killed_in_turn_never_fork(
             time.sleep(chance.uniform(0, 3))
             if not signers[host].alive():
                 signers[host] = log.start(host=host)
-    log.wait_signed(120)
+    log.wait_signed(300)
     log.require_sound()
     assert "fork" not in log.output()
     # A member that was frozen past its session may find that the group goes on

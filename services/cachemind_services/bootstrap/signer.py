@@ -41,7 +41,7 @@ from cachemind_services.bootstrap.log import (
 from cachemind_services.bootstrap.pinned import pinned_path, read_pinned, verifier_of
 from cachemind_services.settings import Settings
 
-WAIT_S: Final = 2.0
+WAIT_S: Final = 3.0
 """Of readers and of the group's admin client: shorter than a step of the stop."""
 
 TRANSACTION_S: Final = 3.0

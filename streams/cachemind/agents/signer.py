@@ -49,7 +49,7 @@ PATIENCE_S: Final = 60.0
 TICK_S: Final = 1.0
 HAND_OVER_TICK_S: Final = 0.1
 RETRY_S: Final = 0.5
-LEAVE_S: Final = 3.0
+LEAVE_S: Final = 3.5
 """How long each of the two steps of a stop may take: leaving the group, and the batches
 in hand. Together they must fit into 10 s."""
 
