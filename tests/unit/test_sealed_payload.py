@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -34,6 +35,8 @@ from cachemind.core.sealed_payload import (
     bound_before,
     is_sealed,
     subkey,
+    unpack_payload,
+    unpack_response,
 )
 from cachemind.core.state import NamespaceState
 from cachemind.errors import PayloadUnreadable, UndecodableRecord
@@ -75,6 +78,14 @@ def test_what_was_sealed_opens_again(payload: Payload, key: ExactKey) -> None:
     raw = cipher().seal(key, payload)
     assert is_sealed(raw)
     assert cipher().open(key, raw) == payload
+    assert cipher().open_response(key, raw) == payload.response
+
+
+@given(raw=st.binary(max_size=40))
+def test_any_bytes_under_the_key_are_a_payload_or_refused(raw: bytes) -> None:
+    for read in (unpack_payload, unpack_response):
+        with contextlib.suppress(PayloadUnreadable):
+            read(raw)
 
 
 @given(vector=st.binary(max_size=4096).filter(lambda raw: len(raw) % 2 == 0))

@@ -117,11 +117,6 @@ class Unpacker:
         if found != known:
             raise CorruptState(self._what, f"format {found}, this build reads {known}")
 
-    def rest(self) -> bytes:
-        """Return all that is left."""
-        at, self._at = self._at, len(self._raw)
-        return self._raw[at:]
-
     def end(self) -> None:
         """Require that nothing is left."""
         if self._at != len(self._raw):

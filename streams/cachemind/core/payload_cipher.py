@@ -21,6 +21,7 @@ from cachemind.core.sealed_payload import (
     split,
     subkey,
     unpack_payload,
+    unpack_response,
 )
 from cachemind.errors import PayloadUnreadable
 from cachemind.types import ExactKey, Namespace, Sha256
@@ -114,6 +115,13 @@ class PayloadCipher:
         Raises: `PayloadUnreadable`.
         """
         return unpack_payload(self._open(Kind.PAYLOAD, key, raw))
+
+    def open_response(self, key: ExactKey, raw: bytes) -> bytes:
+        """Return only the response of what was sealed: what a hit needs.
+
+        Raises: `PayloadUnreadable`.
+        """
+        return unpack_response(self._open(Kind.PAYLOAD, key, raw))
 
     def open_vector(self, key: ExactKey, raw: bytes) -> bytes:
         """Return the vector of the entry at `key`. Raises: `PayloadUnreadable`."""

@@ -120,7 +120,7 @@ class SealedPayloads:
             prompt_hash=served.prompt_hash,
             response_hash=served.response_hash,
             flags=served.flags,
-            response=self._cipher.open(key, served.response).response,
+            response=self._cipher.open_response(key, served.response),
         )
 
     def entry(self, entry: Entry) -> Entry:

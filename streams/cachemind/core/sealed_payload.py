@@ -19,8 +19,9 @@ Why a salt: a nonce of 96 random bits may be drawn 2**32 times under one key (NI
 key of its own by its salt, counts what it seals, and draws a new salt before 2**32.
 Source: RFC 5869 section 2.3 for the subkey, PASETO for PAE.
 
-What a payload holds: the prompt (presence byte, 4 byte length, UTF-8), the parameters
-(4 byte length, UTF-8), then the response to the end. A vector holds its float16 values.
+What a payload holds: the lengths of prompt (FF FF FF FF where there is none) and
+parameters, 4 bytes each; prompt and parameters in UTF-8; the response to the end. So a
+hit needs one slice. A vector holds its float16 values.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ from struct import Struct
 from typing import Final
 
 from cachemind.core.data_key import KEY_ID_CHARS
-from cachemind.core.packing import Unpacker, pack_optional, pack_text
 from cachemind.core.tagged_hash import pae
-from cachemind.errors import CorruptState, PayloadUnreadable
+from cachemind.errors import PayloadUnreadable
 from cachemind.types import HASH_BYTES, Namespace, Sha256
 
 MAGIC: Final = b"\xc1CMP"
@@ -47,6 +47,9 @@ MOST_SEALED: Final = 2**32
 _VERSION: Final = 1
 _HEAD: Final = Struct(f">4sB{KEY_ID_CHARS}s{SALT_BYTES}s{NONCE_BYTES}s")
 HEAD_BYTES: Final = _HEAD.size
+_LENGTHS: Final = Struct(">II")
+_NO_PROMPT: Final = 2**32 - 1
+_PROMPTLESS: Final = b"\xff\xff\xff\xff"
 _DOMAIN: Final = b"cachemind/sealed-payload/v1"
 _BLINDING: Final = b"cachemind/blinded-hash/v1\0"
 _SUBKEY: Final = b"cachemind/payload-subkey/v1\0"
@@ -126,21 +129,40 @@ def bound_before(kind: Kind, namespace: Namespace, key_id: bytes) -> bytes:
 
 def pack_payload(payload: Payload) -> bytes:
     """Return the bytes that are to be sealed."""
-    prompt = payload.prompt
-    return b"".join(
-        (
-            pack_optional(None if prompt is None else pack_text(prompt)),
-            pack_text(payload.parameters),
-            payload.response,
-        )
+    prompt = None if payload.prompt is None else payload.prompt.encode()
+    parameters = payload.parameters.encode()
+    lengths = _LENGTHS.pack(
+        _NO_PROMPT if prompt is None else len(prompt), len(parameters)
     )
+    return b"".join((lengths, prompt or b"", parameters, payload.response))
 
 
 def unpack_payload(raw: bytes) -> Payload:
     """Return what was sealed. Raises: `PayloadUnreadable`."""
-    fields = Unpacker("payload", raw)
+    prompt_end, response_at = _places(raw)
+    has_prompt = not raw.startswith(_PROMPTLESS)
     try:
-        prompt = fields.optional(fields.text)
-        return Payload(prompt=prompt, parameters=fields.text(), response=fields.rest())
-    except CorruptState as error:
+        return Payload(
+            prompt=raw[_LENGTHS.size : prompt_end].decode() if has_prompt else None,
+            parameters=raw[prompt_end:response_at].decode(),
+            response=raw[response_at:],
+        )
+    except UnicodeDecodeError as error:
         raise PayloadUnreadable(Unreadable.DAMAGED) from error
+
+
+def unpack_response(raw: bytes) -> bytes:
+    """Return the response of what was sealed. Raises: `PayloadUnreadable`."""
+    return raw[_places(raw)[1] :]
+
+
+def _places(raw: bytes) -> tuple[int, int]:
+    """Return where the prompt ends and where the response begins."""
+    if len(raw) < _LENGTHS.size:
+        raise PayloadUnreadable(Unreadable.DAMAGED)
+    prompt, parameters = _LENGTHS.unpack_from(raw)
+    prompt_end = _LENGTHS.size + (0 if prompt == _NO_PROMPT else prompt)
+    response_at = prompt_end + parameters
+    if response_at > len(raw):
+        raise PayloadUnreadable(Unreadable.DAMAGED)
+    return prompt_end, response_at
