@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -69,7 +70,7 @@ def wrapping_context(namespace: Namespace, key_id: str) -> bytes:
     return pae(_CONTEXT, namespace.encode(), key_id.encode())
 
 
-def next_generation(keys: list[DataKey]) -> int:
+def next_generation(keys: Sequence[DataKey]) -> int:
     """Return the first generation that was never used."""
     return max((key.generation for key in keys), default=0) + 1
 
