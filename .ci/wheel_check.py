@@ -108,10 +108,10 @@ def main() -> None:
         user = application(folder / "application")
         probe = ROOT / ".ci" / "wheel_probe.py"
         write(run(python, "-W", "error::ImportWarning", probe, *APPLICATION, cwd=user))
-        for name in ("cachemind", "cache-mind"):
-            shown = run(python.parent / name, "--help", cwd=user)
+        for program in ("cachemind", "cache-mind"):
+            shown = run(python.parent / program, "--help", cwd=user)
             if "usage: cachemind" not in shown:
-                raise SystemExit(f"{name} --help printed:\n{shown}")
+                raise SystemExit(f"{program} --help printed:\n{shown}")
     write("the installed wheel works beside the application\n")
 
 
