@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from cachemind.adapters.audit_files_reader import AuditFilesReader
 from cachemind.adapters.memory_audit_files import MemoryAuditFiles
+from cachemind.agents.sink_cuts import CutSearch
 from cachemind.agents.sink_file import put_small
 from cachemind.agents.sink_stream import SinkStream
-from cachemind.codec.audit_file import FileEncoder
+from cachemind.codec.audit_file import FileEncoder, cut_of
 from cachemind.core.audit_files import AuditStream, FileName, Span, manifest_name
 from cachemind.core.audit_manifest import FileManifest
 from cachemind.errors import (
@@ -196,6 +197,34 @@ class TestCoveringCuts:
         [manifest] = bench.manifests()
         assert manifest.cuts is not None
         assert (manifest.cuts.first, manifest.cuts.last) == (0, 5_000)
+
+
+@given(
+    steps=st.lists(st.sampled_from(["sign", "cut", "stray", "gap"]), max_size=40),
+    seq=st.integers(0, 12),
+    start=st.integers(0, 5),
+)
+def test_the_search_by_halves_finds_what_a_look_at_each_cut_finds(
+    steps: Sequence[str], seq: int, start: int
+) -> None:
+    bench = SinkBench()
+    expected: int | None = None
+    for step in steps:
+        match step:
+            case "sign":
+                bench.sign(1)
+            case "stray":
+                bench.cuts_log.writer().append(b"", b"stray", ()).result()
+            case "gap":
+                bench.cuts_log.leave_gap(HERE)
+            case _:
+                end = bench.cuts_log.reader().bounds(HERE)[1]
+                bench.cut()
+                if expected is None and len(bench.written) > seq and end >= start:
+                    expected = end
+    search = CutSearch(bench.cuts_log.reader(), cut_of, scanned=1)
+    found = search.covering(HERE, Span(first=seq, last=seq), Offset(start))
+    assert (None if found is None else found.offset) == expected
 
 
 class TestWhatIsNoReceipt:

@@ -32,10 +32,14 @@ class CutSearch:
     """Looks for cuts by halves: what one covers, every later one covers."""
 
     def __init__(
-        self, reader: LogReader, cut_of: Callable[[bytes | None], Cut | None]
+        self,
+        reader: LogReader,
+        cut_of: Callable[[bytes | None], Cut | None],
+        scanned: int = SCANNED,
     ) -> None:
         self._reader = reader
         self._cut_of = cut_of
+        self._scanned = scanned
 
     def covering(
         self, partition: Partition, seqs: Span, start: Offset
@@ -57,16 +61,15 @@ class CutSearch:
     def _first(self, partition: Partition, seq: int, start: Offset) -> _Found | None:
         begin, end = self._reader.bounds(_ONLY)
         low, high = max(start, begin), end
-        while high - low > SCANNED:
+        later: _Found | None = None
+        while high - low > self._scanned:
             middle = Offset((low + high) // 2)
             found = self._next(middle, high, lambda _: True)
-            if found is None:
-                high = middle
-            elif found.covers(partition, seq):
-                high = Offset(found.offset + 1)
-            else:
+            if found is not None and not found.covers(partition, seq):
                 low = Offset(found.offset + 1)
-        return self._next(low, high, lambda found: found.covers(partition, seq))
+            else:
+                later, high = found or later, middle
+        return self._next(low, high, lambda one: one.covers(partition, seq)) or later
 
     def _next(
         self, start: Offset, end: Offset, wanted: Callable[[_Found], bool]
