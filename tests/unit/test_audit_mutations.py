@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cachemind.codec.cuts import decode_cuts_record, decode_leaf
 from cachemind.codec.receipts import decode_signed_receipt
@@ -354,3 +356,48 @@ def truncated(count: int) -> Dump:
         values[: head.size] for values, head in zip(DUMPED.receipts, heads, strict=True)
     )
     return Dump(receipts=receipts, cuts=cuts, wal=DUMPED.wal)
+
+
+# ---- anything at once ----------------------------------------------------------------
+
+Edit = Callable[[tuple[bytes, ...], int, int], tuple[bytes, ...]]
+EDITS: dict[str, Edit] = {
+    "delete": lambda values, at, _: without(values, at),
+    "double": lambda values, at, _: doubled(values, at),
+    "swap": lambda values, at, _: (
+        swapped(values, at) if at + 1 < len(values) else values
+    ),
+    "move": lambda values, at, _: (*without(values, at), values[at]),
+    "flip": lambda values, at, to: changed(
+        values, at, flipped(values[at], to % len(values[at]), 1)
+    ),
+}
+
+
+@given(
+    edits=st.lists(
+        st.tuples(
+            st.integers(-1, len(PARTITIONS) - 1),
+            st.sampled_from(sorted(EDITS)),
+            st.integers(0, 10_000),
+            st.integers(0, 10_000),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=200)
+def test_whatever_is_done_at_once_nothing_but_a_cut_tail_passes(
+    edits: list[tuple[int, str, int, int]],
+) -> None:
+    topics = {-1: DUMPED.cuts, **dict(enumerate(DUMPED.receipts))}
+    for topic, edit, at, to in edits:
+        values = topics[topic]
+        if values:
+            topics[topic] = EDITS[edit](values, at % len(values), to)
+    cuts = topics.pop(-1)
+    dump = Dump(receipts=tuple(topics.values()), cuts=cuts, wal=())
+    if outcome(dump) is Outcome.OK:
+        assert cuts == DUMPED.cuts[: len(cuts)]
+        for found, whole in zip(dump.receipts, DUMPED.receipts, strict=True):
+            assert found == whole[: len(found)]

@@ -16,6 +16,7 @@ from cachemind.agents.sink_resume import SinkPlace
 from cachemind.agents.sink_stream import SinkRules, SinkStream
 from cachemind.codec.audit_file import cut_of
 from cachemind.core.audit_files import AuditStream
+from cachemind.ports.audit_files import AuditTarget
 from cachemind.types import Partition
 from cachemind_services.cli.main import main
 from tests.audit_dump import Dump
@@ -26,14 +27,14 @@ from tests.vectors.make_audit_dump import KEYS, build
 PAST_ANY_WAIT_MS = 1_000_000
 
 
-def seal(folder: Path, dump: Dump) -> None:
+def seal(target: AuditTarget, dump: Dump) -> None:
     """Copy a dump's topics into sealed files, as the sink does."""
-    _seal(folder, AuditStream(None), dump.cuts)
+    _seal(target, AuditStream(None), dump.cuts)
     for number, values in enumerate(dump.receipts):
-        _seal(folder, AuditStream(Partition(number)), values)
+        _seal(target, AuditStream(Partition(number)), values)
 
 
-def _seal(folder: Path, stream: AuditStream, values: tuple[bytes, ...]) -> None:
+def _seal(target: AuditTarget, stream: AuditStream, values: tuple[bytes, ...]) -> None:
     clock = ManualClock(EPOCH_MS * NS_PER_MS)
     log = MemoryLog(1, clock)
     writer = log.writer()
@@ -44,7 +45,7 @@ def _seal(folder: Path, stream: AuditStream, values: tuple[bytes, ...]) -> None:
         origin=ORIGIN,
         partition=HERE,
         reader=log.reader(),
-        target=AuditFolder(folder),
+        target=target,
     )
     cuts = CutSearch(MemoryLog(1, clock).reader(), cut_of)
     sink = SinkStream(
@@ -66,7 +67,7 @@ def verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    seal(tmp_path / "sealed", build())
+    seal(AuditFolder(tmp_path / "sealed"), build())
     return tmp_path / "sealed"
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from cachemind.adapters.audit_files_reader import AuditFilesReader
 from cachemind.adapters.audit_folder import AuditFolder
+from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import count_partitions
 from cachemind.codec import Codec
@@ -20,6 +21,7 @@ from cachemind.core.audit_verify import AuditLog
 from cachemind.core.audit_wal import WalJoin, WalRecord
 from cachemind.errors import InvalidRequest
 from cachemind.ports import LogReader
+from cachemind.ports.audit_files import AuditTarget
 from cachemind.types import Offset, Partition
 from cachemind_services.bootstrap.log import (
     TOPICS_DEADLINE_S,
@@ -32,6 +34,7 @@ from cachemind_services.settings import Settings
 Progress = Callable[[int, int], None]
 """Called with (receipts or offsets read, in all) as a verification goes on."""
 
+BUCKET: Final = "s3://"
 CUTS_PARTITION: Final = Partition(0)
 QUEUE: Final = {"queued.max.messages.kbytes": "4096"}
 """A verification reads all partitions at once; each must keep little."""
@@ -51,9 +54,9 @@ class OpenedAudit:
 
 @contextmanager
 def opened_audit(
-    settings: Settings, files: Path | None, against_wal: bool, progress: Progress
+    settings: Settings, files: str | None, against_wal: bool, progress: Progress
 ) -> Iterator[OpenedAudit]:
-    """Open the audit log at `files`, a folder or a dump, else that on the topics.
+    """Open the audit log at `files`: a folder, a bucket, a dump; else on the topics.
 
     Nothing is created or written anywhere. Raises: `InvalidRequest`, `BrokerError`,
     `LogUnavailable`, `LogRejected`, `AuditFilesUnavailable`.
@@ -61,10 +64,12 @@ def opened_audit(
     with ExitStack() as closers:
         if files is None:
             source = _topics(settings, progress, closers)
-        elif files.is_dir():
-            source = _folder(files, progress)
-        elif files.is_file():
-            source = _dump(files, progress)
+        elif files.startswith(BUCKET):
+            source = _sealed(_bucket(files), progress)
+        elif Path(files).is_dir():
+            source = _sealed(AuditFolder(Path(files)), progress)
+        elif Path(files).is_file():
+            source = _dump(Path(files), progress)
         else:
             raise InvalidRequest("--files", f"{files} is neither a folder nor a file")
         if against_wal:
@@ -187,8 +192,17 @@ def _records(
 # ---- files ---------------------------------------------------------------------------
 
 
-def _folder(folder: Path, progress: Progress) -> _Source:
-    reader = AuditFilesReader(AuditFolder(folder))
+def _bucket(url: str) -> AuditTarget:
+    try:
+        from cachemind.adapters.audit_bucket import AuditBucket
+    except ImportError as error:
+        problem = "needs boto3: pip install 'cachemind[aws]'"
+        raise InvalidRequest("--files", problem) from error
+    return AuditBucket(url, SystemClock())
+
+
+def _sealed(target: AuditTarget, progress: Progress) -> _Source:
+    reader = AuditFilesReader(target)
     partitions = reader.partitions()
     total = sum(
         manifest.tally.records
@@ -205,7 +219,7 @@ def _folder(folder: Path, progress: Progress) -> _Source:
             yield note(Step.BYTES, Reason.FILE_UNNAMED, text)
 
     return _Source(
-        where=f"the sealed files in {folder}",
+        where=f"the sealed files in {target.where}",
         cuts=reader.cuts,
         receipts={
             number: _each(reader.receipts(number), counter) for number in partitions

@@ -35,9 +35,9 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     parser.add_argument(
         "--files",
-        type=Path,
         metavar="PATH",
-        help="sealed files (folder) or a dump (JSON lines) in place of the topics",
+        help="in place of the topics: sealed files (a folder, s3://BUCKET/PREFIX) or a "
+        "dump (JSON lines)",
     )
     parser.add_argument(
         "--against-wal",

@@ -211,17 +211,18 @@ class PartitionReceipts:
         signed, receipt = item.signed, item.receipt
         if item.holds or signed is None:
             return item.problem
-        place = self._here() if receipt is None else self._at(receipt)
         key_id = signed.signature.key_id
         key = keys.public_key(key_id)
         if key is not None:
             message = receipt_signing_input(signed.receipt)
             if not self._means.checks.ecdsa(key, message, signed.signature.value):
                 text = f"the signature by key {key_id} does not hold"
+                place = self._here() if receipt is None else self._at(receipt)
                 return tampered(Step.SIGNATURES, Reason.SIGNATURE, text, place)
             item.holds = True
         if receipt is not None and key_id != receipt.key_id:
             text = "the signature names another key than the receipt"
+            place = self._at(receipt)
             return tampered(Step.SIGNATURES, Reason.KEY_NAMES_DIFFER, text, place)
         return item.problem
 
