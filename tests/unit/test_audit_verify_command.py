@@ -94,6 +94,7 @@ def test_what_is_before_since_is_counted_and_still_fails(
         ["--files", "/nowhere/at/all"],
         ["--files", str(KEYS)],
         ["--keys", str(DUMP)],
+        ["--pinned-cut", "/nowhere/cut.txt"],
     ],
 )
 def test_wrong_usage_is_told_apart_from_a_verdict(
@@ -101,6 +102,14 @@ def test_wrong_usage_is_told_apart_from_a_verdict(
 ) -> None:
     assert verify(*more) == 2
     assert capsys.readouterr().err.startswith("cachemind: ")
+
+
+def test_a_log_that_cannot_be_read_is_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--keys", str(KEYS), "--data-dir", str(tmp_path)]
+    assert main(["audit", "verify", *where]) == 2
+    assert "none runs" in capsys.readouterr().err
 
 
 def test_a_pinned_cut_of_another_log_is_wrong_usage(tmp_path: Path) -> None:

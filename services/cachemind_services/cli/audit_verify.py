@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,12 @@ from cachemind.core.audit_findings import Outcome
 from cachemind.core.audit_notes import CutNote
 from cachemind.core.audit_report import AuditReport, report_row
 from cachemind.core.audit_verify import Verification
-from cachemind.errors import InvalidRequest, MalformedNote, UndecodableRecord
+from cachemind.errors import (
+    CacheError,
+    InvalidRequest,
+    MalformedNote,
+    UndecodableRecord,
+)
 from cachemind.receipts import LogId
 from cachemind_services.cli.audit_shown import read_bar, report_lines
 from cachemind_services.cli.options import add_settings, settings_from
@@ -64,6 +70,15 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify, print the report, and return the verdict's exit code."""
+    try:
+        return _verify(arguments)
+    except (CacheError, OSError) as error:
+        # Whatever keeps us from reading is no verdict: exit 1 means tampered with.
+        print(f"cachemind: {error}", file=sys.stderr)
+        return EXITS[Outcome.UNVERIFIABLE]
+
+
+def _verify(arguments: argparse.Namespace) -> int:
     # Imported here: commands that need no Kafka must not pay for it.
     from cachemind_services.bootstrap.auditing import opened_audit
     from cachemind_services.bootstrap.pinned import means_of, read_pinned
