@@ -15,8 +15,10 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
 from cachemind.codec import Codec
+from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
+from cachemind.ports.data_keys import HeldKeys
 from cachemind.ports.receipt_index import ReceiptFinder
 from cachemind.types import Namespace, Offset, Partition
 from cachemind_services.bootstrap.log import (
@@ -29,6 +31,7 @@ from cachemind_services.bootstrap.log import (
 from cachemind_services.bootstrap.log_end import records_end
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
+from cachemind_services.bootstrap.payloads import open_payloads
 from cachemind_services.bootstrap.receipts import open_receipt_view
 from cachemind_services.broker.distribution import default_cache_dir
 from cachemind_services.settings import VIEWS, Settings
@@ -58,6 +61,8 @@ class GatewayPorts:
     log_ends: Callable[[], Mapping[Partition, Offset]]
     past: StoredPast
     receipts: ReceiptFinder | None = None
+    payloads: Payloads = PLAIN
+    payload_keys: HeldKeys | None = None
 
 
 def identify_if_up(settings: Settings) -> LogIdentity | None:
@@ -77,6 +82,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
 
     Raises: `InvalidSetting`, `LogUnavailable` where the schema registry is away.
     """
+    opened = open_payloads(settings, makes=True)
     kafka, wal = kafka_of(settings), topics_of(settings).wal.name
     writer = {**kafka, "delivery.timeout.ms": str(settings.wal_timeout_ms)}
     return GatewayPorts(
@@ -91,6 +97,8 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         ),
         past=open_past(settings, log, Namespace(settings.namespace)),
         receipts=open_receipt_view(settings, _scratch(settings)),
+        payloads=opened.payloads,
+        payload_keys=opened.keys,
     )
 
 

@@ -54,6 +54,7 @@ from cachemind_services.bootstrap.gateway import GatewayPorts, open_encoder
 from cachemind_services.bootstrap.log import kafka_of, store_identity, topics_of
 from cachemind_services.bootstrap.origins import Origins, restore
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
+from cachemind_services.bootstrap.payloads import open_payloads
 from cachemind_services.bootstrap.tools import OpenLog, Unmeasured
 from cachemind_services.settings import Settings
 
@@ -268,12 +269,15 @@ def open_replay(settings: Settings, replay: Replay) -> GatewayPorts:
         for number in range(settings.partitions)
     ]
     past = RocksView(replay.store_path(home), memory)
+    opened = open_payloads(settings, makes=False)
     return GatewayPorts(
         views=views,
         wal=NoLog(),
         codec=Codec(),
         embedder=open_encoder(settings),
         upstream=NoUpstream(),
+        payloads=opened.payloads,
+        payload_keys=opened.keys,
         clock=FixedClock(replay.as_of.at_ns),
         log_ends=lambda: {home: Offset(views[home].catch_up() + 1)},
         past=StoredPast(

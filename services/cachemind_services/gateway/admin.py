@@ -13,6 +13,7 @@ from cachemind.core.admission import Admitted
 from cachemind.core.canonical import canonical
 from cachemind.core.completion import Json, JsonObject, check_completion
 from cachemind.core.digest import to_hex
+from cachemind.core.payloads import inspected
 from cachemind.core.state import Entry
 from cachemind.errors import (
     InvalidEvent,
@@ -21,6 +22,7 @@ from cachemind.errors import (
     LogRejected,
     LogUnavailable,
     MalformedCompletion,
+    PayloadUnreadable,
 )
 from cachemind.events import Evidence, Invalidated, SelectorKind
 from cachemind.types import HASH_BYTES, ExactKey, Lsn
@@ -48,6 +50,11 @@ FOLD_WAIT_S: Final = 2.0
 _MOST_TAGS: Final = 64
 _LONGEST_TEXT: Final = 1024
 _RULE: Final = "put"
+_RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+_UNREADABLE: Final = (
+    "prefix cannot be used: the prompts of this namespace are encrypted, and what "
+    "folds the log has no key; use key, tag, model, chunk, age or all"
+)
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -85,9 +92,12 @@ class Admin:
         except LogRejected as error:
             await send_error(send, 413, str(error), code="log_rejected")
         except LogError as error:
-            retry = ((b"retry-after", b"1"),)
             await send_error(
-                send, 503, str(error), code="wal_unavailable", headers=retry
+                send, 503, str(error), code="wal_unavailable", headers=_RETRY_AFTER
+            )
+        except PayloadUnreadable as error:
+            await send_error(
+                send, 503, str(error), code="no_data_key", headers=_RETRY_AFTER
             )
         except ClientGone:
             return
@@ -130,7 +140,8 @@ class Admin:
         if raw is None:
             await send_error(send, 404, "there is no entry at this key", param="key")
         else:
-            await send_json(send, 200, shown(entry_bytes.decode(raw)))
+            entry = inspected(self._deps.payloads, entry_bytes.decode(raw))
+            await send_json(send, 200, shown(entry))
 
     async def _put(self, scope: Scope, receive: Receive, send: Send) -> None:
         fields = await self._fields(receive)
@@ -186,6 +197,8 @@ class Admin:
         kind = _text(fields, "kind")
         if kind not in list(SelectorKind):
             raise InvalidRequest("kind", "must be one of " + ", ".join(SelectorKind))
+        if kind == SelectorKind.PREFIX and self._deps.payloads.encrypted:
+            raise InvalidRequest("kind", _UNREADABLE, status=422)
         try:
             event = Invalidated(
                 kind=SelectorKind(kind),

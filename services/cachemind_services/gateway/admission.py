@@ -11,7 +11,7 @@ from cachemind.core.canonical import canonical
 from cachemind.core.completion import JsonObject, check_completion
 from cachemind.core.identifiers import snapshot_id
 from cachemind.core.keys import RequestKeys
-from cachemind.errors import InvalidRequest, MalformedCompletion
+from cachemind.errors import InvalidRequest, MalformedCompletion, PayloadUnreadable
 from cachemind.events import Stored
 from cachemind.types import Sha256
 from cachemind_services.gateway.call import Call, is_disputed
@@ -67,7 +67,10 @@ class AdmissionDesk:
         )
         if isinstance(decision, NotAdmitted):
             return decision
-        return self.event(call, keys, decision, response, vector)
+        try:
+            return self.event(call, keys, decision, response, vector)
+        except PayloadUnreadable as error:
+            return NotAdmitted(error.reason)
 
     async def vector(self, prompt: str | None) -> bytes | None:
         """Return the prompt's vector; None where it has none, or not in time."""
@@ -84,10 +87,14 @@ class AdmissionDesk:
         vector: bytes | None,
         tags: tuple[str, ...] = (),
     ) -> Stored:
-        """Return the `Stored` of an admitted response, canonical already."""
+        """Return the `Stored` of an admitted response, canonical already.
+
+        It is sealed where the namespace is encrypted.
+        Raises: `PayloadUnreadable` where no key is at hand for that.
+        """
         request_hash = keys.request_hash
         now_ns = self._deps.clock.now_ns()
-        return Stored(
+        stored = Stored(
             exact_key=keys.exact_key,
             context_key=keys.context_key,
             prompt_hash=call.prompt_hash,
@@ -107,3 +114,4 @@ class AdmissionDesk:
             source_chunks=(),
             snapshot_id=snapshot_id(self._ids.draw(_SALT_BYTES), now_ns, request_hash),
         )
+        return self._deps.payloads.stored(stored)

@@ -54,6 +54,7 @@ class Gateway:
     async def startup(self) -> None:
         """Begin following the store; answers requests from now on."""
         self._parts = Parts(self._deps)
+        await self._parts.keys.start()
         await self._parts.follower.start()
         self._parts.recovery.start()
 

@@ -8,9 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.core.policy import Policy
 from cachemind.events import Envelope
 from cachemind.ports import Clock, Embedder, LogWriter, StoreView, Upstream
+from cachemind.ports.data_keys import HeldKeys
 from cachemind.ports.receipt_index import ReceiptFinder
 from cachemind.types import EncoderId, Namespace, Offset, Partition, Principal, WriterId
 from cachemind_services.gateway.metrics import GatewayMetrics
@@ -93,6 +95,7 @@ class GatewayDeps:
     `views` has one view a WAL partition, by number. `random` returns that many
     unguessable bytes. `past` is that of the namespace's partition, None
     where the gateway itself shows the past. `receipts` is None where none are kept.
+    `payload_keys` are those that `payloads` are sealed under, None in the clear.
     """
 
     settings: GatewaySettings
@@ -107,3 +110,5 @@ class GatewayDeps:
     metrics: GatewayMetrics
     past: TimeTravel | None = None
     receipts: ReceiptFinder | None = None
+    payloads: Payloads = PLAIN
+    payload_keys: HeldKeys | None = None

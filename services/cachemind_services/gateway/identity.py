@@ -57,19 +57,32 @@ class Ids:
 class Tenants:
     """Turns a caller's upstream credential into a tenant id that reveals nothing."""
 
-    def __init__(self, secret: bytes, namespace: Namespace, *, shared: bool) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        namespace: Namespace,
+        *,
+        shared: bool,
+        guessable: bool = True,
+    ) -> None:
+        """Make ids for one namespace; with `shared` all callers have the same one.
+
+        That one is empty unless keys must not be `guessable`: without a secret part
+        anyone could tell by an entry's key whether a question was asked.
+        """
         self._key = derived_key(secret, namespace, b"tenant")
         self._shared = shared
+        self._all = b"" if guessable else hmac.digest(self._key, b"shared", "sha256")
         self._known: dict[tuple[bytes | None, ...], bytes] = {}
 
     def of(self, headers: dict[bytes, bytes], query: bytes = b"") -> bytes:
-        """Return the tenant of a request; empty where the policy lets all share.
+        """Return the tenant of a request, that of all where the policy lets them share.
 
         Some servers take a key in the query, and an API version there changes the
         answer: other queries are other tenants.
         """
         if self._shared:
-            return b""
+            return self._all
         credential = (*map(headers.get, _CREDENTIAL_FIELDS), query or None)
         tenant = self._known.get(credential)
         if tenant is None:

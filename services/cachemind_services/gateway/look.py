@@ -10,6 +10,7 @@ from cachemind.core import entry_bytes
 from cachemind.core.entry_bytes import Served
 from cachemind.core.judge import Candidate, judge
 from cachemind.core.keys import RequestKeys
+from cachemind.errors import PayloadUnreadable
 from cachemind.events import Outcome
 from cachemind.types import ExactKey, Offset
 from cachemind_services.gateway.call import Call
@@ -47,6 +48,7 @@ class Reader:
     ) -> None:
         self._clock = deps.clock
         self._metrics = deps.metrics
+        self._payloads = deps.payloads
         self._entries = entries
         self._semantic = semantic
 
@@ -58,6 +60,10 @@ class Reader:
         served = self._entries.exact(key)
         if served is None:
             return Look(outcome=Outcome.MISS)
+        try:
+            served = self._payloads.served(key, served)
+        except PayloadUnreadable as error:
+            return Look(outcome=Outcome.MISS, reason=error.reason)
         reason = self._refusal(served, call, keys)
         if reason is not None:
             return Look(outcome=Outcome.MISS, reason=reason)
@@ -113,7 +119,7 @@ class Reader:
         keys: RequestKeys,
     ) -> Look:
         fence = self._entries.fence()
-        served = self._entries.exact(accepted.key)
+        served = self._opened(accepted.key)
         # It may have gone, or changed, since it was judged.
         if served is None or self._refusal(served, call, keys) is not None:
             return Look(outcome=Outcome.MISS, reason="entry-gone", vector=vector)
@@ -134,9 +140,15 @@ class Reader:
         candidates: list[Candidate] = []
         for each in near:
             raw = self._entries.raw(each.key)
-            if raw is None or self._refusal(entry_bytes.serving(raw), call, keys):
+            if raw is None:
                 continue
-            entry = entry_bytes.decode(raw)
+            try:
+                served = self._payloads.served(each.key, entry_bytes.serving(raw))
+                if self._refusal(served, call, keys):
+                    continue
+                entry = self._payloads.entry(entry_bytes.decode(raw))
+            except PayloadUnreadable:
+                continue  # of a key that went since the vectors were read
             if entry.prompt is not None and entry.context_key == keys.context_key:
                 candidates.append(
                     Candidate(
@@ -144,6 +156,13 @@ class Reader:
                     )
                 )
         return candidates
+
+    def _opened(self, key: ExactKey) -> Served | None:
+        served = self._entries.exact(key)
+        try:
+            return None if served is None else self._payloads.served(key, served)
+        except PayloadUnreadable:
+            return None
 
     def _refusal(self, served: Served, call: Call, keys: RequestKeys) -> str | None:
         request = keys.request

@@ -18,6 +18,7 @@ from cachemind_services.gateway.follower import Follower, Freshness
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.overlay import Overlay
+from cachemind_services.gateway.payload_keys import KeyFollower
 from cachemind_services.gateway.proxy import Proxy
 from cachemind_services.gateway.receipts import Receipts
 from cachemind_services.gateway.receipts_api import ReceiptsApi
@@ -62,6 +63,7 @@ class Parts:
         )
         self.overlay = Overlay(settings.overlay_bytes)
         self.semantic = _semantic_tier(deps, partition)
+        self.keys = KeyFollower(deps.payload_keys, self._keys_gone)
         self.follower = Follower(
             view, namespace, partition, deps.log_ends, self._freshened
         )
@@ -131,6 +133,8 @@ class Parts:
         found = []
         if not self.wal.available:
             found.append("the log does not answer: requests go to upstream alone")
+        if self.keys.problem is not None:
+            found.append(f"encrypted entries may be misses: {self.keys.problem}")
         if (still_s := self.standstill.seconds()) > LATE_S:
             found.append(
                 f"the store stays at {self.follower.applied} for {still_s:.0f} s, "
@@ -151,6 +155,7 @@ class Parts:
             await asyncio.gather(*late, return_exceptions=True)
         if self.receipts is not None:
             await self.receipts.close()
+        await self.keys.stop()
         await self.recovery.stop()
         left_s = max(until - asyncio.get_running_loop().time(), 1.0)
         await self.wal.flush(left_s)
@@ -168,7 +173,13 @@ class Parts:
         if self.turns is not None:
             self.turns.close()
 
+    def _keys_gone(self) -> None:
+        """Forget the vectors that a shredded key had sealed."""
+        if self.semantic is not None:
+            self.semantic.refresh(None)
+
     def _freshened(self, fresh: Freshness) -> None:
+        self.keys.folded(fresh.state.shredded_keys)
         self.overlay.prune(fresh.applied)
         self.overlay.rebase(fresh.state.timeline)
         self.wal.timeline = fresh.state.timeline
@@ -192,6 +203,7 @@ def _semantic_tier(deps: GatewayDeps, partition: int) -> SemanticTier | None:
         settings.namespace,
         embedder.dimensions,
         settings.index_rows,
+        deps.payloads,
     )
     return SemanticTier(
         embedder,

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cachemind.core import entry_bytes
+from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.core.similarity import nearest, unit_rows
-from cachemind.errors import CacheError, EmbeddingUnavailable
+from cachemind.errors import CacheError, EmbeddingUnavailable, PayloadUnreadable
 from cachemind.ports import Change, Embedder, StoreView
 from cachemind.types import ContextKey, ExactKey, Namespace
 from cachemind_services.gateway.breaker import Breaker
@@ -90,8 +91,15 @@ class VectorIndex:
     """
 
     def __init__(
-        self, view: StoreView, namespace: Namespace, dimensions: int, limit_rows: int
+        self,
+        view: StoreView,
+        namespace: Namespace,
+        dimensions: int,
+        limit_rows: int,
+        payloads: Payloads = PLAIN,
     ) -> None:
+        """Read vectors from `view`; those that `payloads` do not open are absent."""
+        self._payloads = payloads
         self._view = view
         self._namespace = namespace
         self._dimensions = dimensions
@@ -113,10 +121,11 @@ class VectorIndex:
         ]
 
     def put(self, context: ContextKey, key: ExactKey, vector: bytes) -> None:
-        """Add a vector that the store may not show yet."""
+        """Add a stored vector that the store may not show yet."""
         rows = self._contexts.get(context)
-        if rows is not None:
-            rows.put(key, vector)
+        opened = self._opened(key, vector)
+        if rows is not None and opened is not None:
+            rows.put(key, opened)
             self._trim()
 
     def refresh(self, changes: Sequence[Change] | None) -> None:
@@ -140,7 +149,14 @@ class VectorIndex:
 
     def _vector(self, change: Change) -> bytes | None:
         raw = self._view.raw_entry(self._namespace, change.exact_key)
-        return None if raw is None else entry_bytes.decode(raw).embedding
+        stored = None if raw is None else entry_bytes.decode(raw).embedding
+        return None if stored is None else self._opened(change.exact_key, stored)
+
+    def _opened(self, key: ExactKey, stored: bytes) -> bytes | None:
+        try:
+            return self._payloads.vector(key, stored)
+        except PayloadUnreadable:
+            return None
 
     def _load(self, context: ContextKey) -> _Rows:
         rows = self._contexts.get(context)
@@ -149,7 +165,9 @@ class VectorIndex:
             return rows
         rows = _Rows()
         for row in self._view.context(self._namespace, context):
-            rows.put(row.exact_key, row.embedding)
+            vector = self._opened(row.exact_key, row.embedding)
+            if vector is not None:
+                rows.put(row.exact_key, vector)
         self._contexts[context] = rows
         self._trim()
         return rows

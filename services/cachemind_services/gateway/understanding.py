@@ -42,6 +42,7 @@ class Understanding:
             settings.secret,
             settings.namespace,
             shared=settings.policy.share_across_credentials,
+            guessable=not deps.payloads.encrypted,
         )
         embedder = deps.embedder
         self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id

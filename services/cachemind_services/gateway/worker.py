@@ -73,6 +73,8 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
         log_ends=ports.log_ends,
         past=ports.past,
         receipts=ports.receipts,
+        payloads=ports.payloads,
+        payload_keys=ports.payload_keys,
         metrics=GatewayMetrics(Path(shared) if shared else None),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from cachemind.core.aead import Aead as Aead
@@ -32,4 +32,27 @@ class DataKeyStore(Protocol):
 
     def destroy(self, stone: DataKey) -> None:
         """Put a destroyed key in the place of the one that lived; it is gone then."""
+        ...
+
+
+class HeldKeys(Protocol):
+    """The data keys of one namespace that a process has at hand. Any thread."""
+
+    def shredded(self, key_ids: Collection[str]) -> bool:
+        """Forget keys for good; return whether any was at hand. Does not block."""
+        ...
+
+    def forget(self) -> None:
+        """Forget every key, until the next `refresh`. Does not block."""
+        ...
+
+    def refresh(self) -> bool:
+        """Take in what is kept; return whether a key went. Blocks.
+
+        Raises: `KeyUnavailable`, `KeyRefused`; what is at hand stays.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the provider."""
         ...
