@@ -438,6 +438,12 @@ def test_shredded_keys_are_a_sorted_set() -> None:
     assert state.version == 2
 
 
+def test_history_says_why_a_key_was_shredded() -> None:
+    _, step = after([], envelope(KeyShredded(key_id="a", reason="asked"), "k"))
+    assert step.version_row is not None
+    assert (step.version_row.kind, step.version_row.reason) == ("key_shredded", "asked")
+
+
 def test_the_fold_leaves_the_state_that_it_was_given_alone() -> None:
     state, entries = nothing(NS)
     body: Stored = stored("p")

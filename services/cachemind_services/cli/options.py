@@ -55,8 +55,9 @@ _KEYS: Final = {
     "pkcs11_pin_file",
 }
 _SINK: Final = {name for name in SERVICE if name.startswith("sink_")}
+_SIGNING: Final = _KEYS - {"pkcs11_module", "pkcs11_pin_file"}
 GATEWAY: Final = tuple(
-    name for name in SERVICE if name not in _BROKER | _FOLD | _KEYS | _SINK
+    name for name in SERVICE if name not in _BROKER | _FOLD | _SIGNING | _SINK
 )
 MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 AUDIT: Final = tuple(

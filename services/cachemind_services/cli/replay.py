@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from cachemind.codec.export import json_value, write_avro, write_json_lines
 from cachemind.core.entry_diff import changes
 from cachemind.core.partitioner import partition_of
+from cachemind.core.payloads import Payloads, inspected, opened_change
 from cachemind.errors import InvalidRequest
 from cachemind.ports import StoreInspector
 from cachemind.types import HASH_BYTES, ExactKey, Namespace, Version
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
     from cachemind_services.bootstrap.tools import OpenLog
 
 _FLAGS: Final = (*LOG, "partitions", "production", "snapshot_url", "secret_file")
-_READING: Final = ("encoder", "similarity_threshold", "embed_deadline_ms")
+_READING: Final = (
+    "encoder",
+    "similarity_threshold",
+    "embed_deadline_ms",
+    "payload_key",
+    "data_keys_url",
+)
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -148,18 +155,22 @@ def _query_key(settings: Settings, replay: Replay, key: ExactKey) -> int:
     if entry is None:
         print("cachemind: there was no entry at that key", file=sys.stderr)
         return 1
-    print(json.dumps(json_value(namespace, entry), ensure_ascii=False))
+    readable = inspected(_payloads(settings), entry)
+    print(json.dumps(json_value(namespace, readable), ensure_ascii=False))
     return 0
 
 
 def _export(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> int:
     """Write every entry that there was, one at a time."""
+    payloads = _payloads(settings)
     write = write_avro if arguments.format == "avro" else write_json_lines
     with (
         _namespace_view(settings, replay) as (namespace, view),
         _output(arguments.output) as out,
     ):
-        entries = ((namespace, entry) for entry in view.entries(namespace))
+        entries = (
+            (namespace, inspected(payloads, entry)) for entry in view.entries(namespace)
+        )
         count = write(out, entries)
     print(f"{count} entries as of {replay.as_of.name}", file=sys.stderr)
     return 0
@@ -169,6 +180,7 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
     """Print what became of each entry that is not as it was then."""
     from cachemind_services.bootstrap.tools import open_inspectors
 
+    payloads = _payloads(settings)
     counts = {"added": 0, "removed": 0, "changed": 0}
     with ExitStack() as opened:
         namespace, then = opened.enter_context(_namespace_view(settings, replay))
@@ -176,7 +188,7 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
         live = opened.enter_context(open_inspectors(settings, None))[partition]
         live.catch_up()
         for change in changes(then.entries(namespace), live.entries(namespace)):
-            told = change_row(change)
+            told = change_row(opened_change(payloads, change))
             counts[str(told["change"])] += 1
             print(json.dumps(told) if arguments.json else change_line(told))
     summary = ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -201,6 +213,12 @@ def _serve(settings: Settings, replay: Replay) -> int:
     with closing(bind_tcp(settings.host, settings.port)) as listener:
         print(f"serving {url_of(listener)}/v1 as of {replay.as_of.name}", flush=True)
         return serve(settings, replay, listener.fileno())
+
+
+def _payloads(settings: Settings) -> Payloads:
+    from cachemind_services.bootstrap.payloads import read_payloads
+
+    return read_payloads(settings)
 
 
 # ---- arguments ----------------------------------------------------------------------

@@ -6,9 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from cachemind.core.payloads import PLAIN, Payloads, inspected_event
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
-from cachemind.events import Envelope
+from cachemind.events import Envelope, Stored
 from cachemind.ports import LogReader, LogRecord
 from cachemind.types import Offset, Partition
 from cachemind_services.cli.describe import describe, line
@@ -29,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--bodies", action="store_true", help="show prompts, responses, vectors too"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    add_settings(parser, (*LOG, "partitions"))
+    add_settings(parser, (*LOG, "partitions", "payload_key", "data_keys_url"))
     parser.set_defaults(run=run)
 
 
@@ -43,9 +45,12 @@ def count(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Print events, oldest first within a partition, until interrupted."""
     # Imported here: commands that need no Kafka must not pay for it.
+    from cachemind_services.bootstrap.payloads import read_payloads
     from cachemind_services.bootstrap.tools import open_log
 
-    with open_log(settings_from(arguments)) as log:
+    settings = settings_from(arguments)
+    payloads = read_payloads(settings) if arguments.bodies else PLAIN
+    with open_log(settings) as log:
         bounds = {number: log.reader.bounds(number) for number in log.partitions}
         starts = {
             number: first if arguments.from_beginning else _back(first, end, arguments)
@@ -60,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for batch in batches:
                 for record in batch:
-                    print(_shown(record, log.codec.decode, arguments))
+                    print(_shown(record, log.codec.decode, arguments, payloads))
                 sys.stdout.flush()
         except KeyboardInterrupt:
             return 0  # how one ends following
@@ -84,12 +89,15 @@ def _shown(
     record: LogRecord,
     decode: Callable[[bytes], Envelope],
     arguments: argparse.Namespace,
+    payloads: Payloads,
 ) -> str:
     try:
         envelope = decode(record.value or b"")
     except (UndecodableRecord, UnknownSchema, InvalidEvent) as error:
         shown = {"lsn": str(record.lsn), "kind": "?", "error": str(error)}
         return json.dumps(shown) if arguments.json else f"{record.lsn:<10} {error}"
+    if isinstance(envelope.body, Stored):
+        envelope = replace(envelope, body=inspected_event(payloads, envelope.body))
     described = describe(envelope, record.lsn, bodies=arguments.bodies)
     if arguments.json:
         return json.dumps(described, ensure_ascii=False)

@@ -72,9 +72,9 @@ class Parts:
             self.wal, self.overlay, self.follower, self.semantic, deps.metrics
         )
         self.past = TimeTraveller(deps.past, namespace)
-        self.versions = VersionsApi(self.past, Partition(partition))
+        self.versions = VersionsApi(self.past, Partition(partition), deps.payloads)
         self.rollbacks = RollbackApi(
-            self.past, self.follower, self.wal, ids, deps.clock
+            self.past, self.follower, self.wal, ids, deps.clock, deps.payloads
         )
         finder = deps.receipts
         self.receipts = None if finder is None else Receipts(finder)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.core.rollback_goal import (
     FORBIDDEN,
     Done,
@@ -87,7 +88,9 @@ class RollbackApi:
         wal: WalSession,
         ids: Ids,
         clock: Clock,
+        payloads: Payloads = PLAIN,
     ) -> None:
+        self._payloads = payloads
         self._past = past
         self._follower = follower
         self._wal = wal
@@ -169,7 +172,9 @@ class RollbackApi:
             return travel.rehearse(wish.namespace, goal.target, strategy)
 
         rehearsal = await self._past.ask(look)
-        shown = shown_rehearsal(rehearsal, limit=asked.limit, bodies=asked.bodies)
+        shown = shown_rehearsal(
+            rehearsal, limit=asked.limit, bodies=asked.bodies, payloads=self._payloads
+        )
         await send_json(send, 200, {"namespace": wish.namespace, **shown})
 
     async def _decided(self, wish: Wish) -> Done | RolledBack:

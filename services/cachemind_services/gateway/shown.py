@@ -11,6 +11,7 @@ import orjson
 from cachemind.core.delta import ChangeKind, Delta, EntryChange, fields_of
 from cachemind.core.digest import to_hex
 from cachemind.core.entry_diff import changed_fields
+from cachemind.core.payloads import PLAIN, Payloads, opened_change
 from cachemind.core.rollback_report import RollbackProgress, RollbackReport
 from cachemind.core.state import Entry, VersionRow
 from cachemind.core.timeline import History
@@ -61,7 +62,9 @@ def shown_progress(progress: RollbackProgress) -> Shown:
     }
 
 
-def shown_rehearsal(rehearsal: Rehearsal, *, limit: int, bodies: bool) -> Shown:
+def shown_rehearsal(
+    rehearsal: Rehearsal, *, limit: int, bodies: bool, payloads: Payloads = PLAIN
+) -> Shown:
     """Return what a rollback would do, with the first `limit` entries."""
     delta = rehearsal.delta
     return {
@@ -76,13 +79,16 @@ def shown_rehearsal(rehearsal: Rehearsal, *, limit: int, bodies: bool) -> Shown:
         "digest": to_hex(rehearsal.digest),
         "strategy": rehearsal.strategy.value,
         "verdict": "valid",
-        **shown_changes(delta, limit=limit, bodies=bodies),
+        **shown_changes(delta, limit=limit, bodies=bodies, payloads=payloads),
     }
 
 
-def shown_changes(delta: Delta, *, limit: int, bodies: bool) -> Shown:
+def shown_changes(
+    delta: Delta, *, limit: int, bodies: bool, payloads: Payloads = PLAIN
+) -> Shown:
     """Return the first `limit` changes, and how many more there are."""
-    shown = [shown_change(change, bodies=bodies) for change in delta.changes[:limit]]
+    first = [opened_change(payloads, change) for change in delta.changes[:limit]]
+    shown = [shown_change(change, bodies=bodies) for change in first]
     return {"changes": shown, "more": len(delta) - len(shown)}
 
 

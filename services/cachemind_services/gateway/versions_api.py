@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cachemind.core.delta import ChangeKind, Delta
+from cachemind.core.payloads import PLAIN, Payloads, inspected
 from cachemind.core.rollback_goal import (
     CODES,
     FORBIDDEN,
@@ -47,8 +48,11 @@ _RETRY: Final[tuple[Header, ...]] = ((b"retry-after", b"1"),)
 class VersionsApi:
     """Shows the past of the gateway's namespace. It changes nothing."""
 
-    def __init__(self, past: TimeTraveller, partition: Partition) -> None:
+    def __init__(
+        self, past: TimeTraveller, partition: Partition, payloads: Payloads = PLAIN
+    ) -> None:
         self._past = past
+        self._payloads = payloads
         self._partition = partition
 
     async def versions(self, scope: Scope, send: Send) -> None:
@@ -95,7 +99,12 @@ class VersionsApi:
             "restored": delta.count(ChangeKind.RESTORED),
             "removed": delta.count(ChangeKind.REMOVED),
             "changed": delta.count(ChangeKind.CHANGED),
-            **shown_changes(delta, limit=limit, bodies=query.flag("bodies")),
+            **shown_changes(
+                delta,
+                limit=limit,
+                bodies=query.flag("bodies"),
+                payloads=self._payloads,
+            ),
         }
         await _send_json(send, 200, answer)
 
@@ -115,7 +124,7 @@ class VersionsApi:
             message = f"there was no entry at this key as of version {version}"
             await send_error(send, 404, message, param="key", code="not_found")
             return
-        shown = shown_entry(entry)
+        shown = shown_entry(inspected(self._payloads, entry))
         await _send_json(send, 200, {"as_of": version, "key": key.hex(), **shown})
 
 

@@ -117,6 +117,8 @@ _KINDS: Final[Mapping[type[Body], str]] = {
     KeyShredded: "key_shredded",
 }
 
+_REASONED: Final = (RolledBack, Invalidated, Evicted)
+
 
 # ---- reads --------------------------------------------------------------------------
 
@@ -134,7 +136,8 @@ def _reads(state: NamespaceState, entries: EntryReader, body: Reads) -> Step:
         before = hits.get(key) or entries.hits(key)
         if before is not None or entries.entry(key) is not None:
             hits[key] = _hit(before, read.occurred_at_ns)
-    return _step(Effect.COUNTED, replace(state, counts=counts), hits=hits)
+    after = state.with_counts(state.version, counts)
+    return _step(Effect.COUNTED, after, hits=hits)
 
 
 def _hit(before: Hits | None, at_ns: int) -> Hits:
@@ -230,7 +233,7 @@ def _advanced(
 ) -> Step:
     kind = kind_of(envelope.body)
     version = Version(state.version + 1)
-    after = replace(state, version=version, counts=_plus_one(state.counts, kind))
+    after = state.with_counts(version, _plus_one(state.counts, kind))
     row = VersionRow(
         version=version,
         offset=lsn.offset,
@@ -264,13 +267,13 @@ def _rollback_id(body: Body) -> EventId | None:
 
 
 def _reason(body: Body) -> str:
-    if isinstance(body, RolledBack | Invalidated | Evicted):
+    if isinstance(body, RolledBack | Invalidated | Evicted | KeyShredded):
         return body.reason[:REASON_CHARS]
     return ""
 
 
 def _counted(state: NamespaceState, word: str) -> NamespaceState:
-    return replace(state, counts=_plus_one(state.counts, word))
+    return state.with_counts(state.version, _plus_one(state.counts, word))
 
 
 def _plus_one(counts: Mapping[str, int], word: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final, Protocol
 
+from cachemind.core.delta import EntryChange
 from cachemind.core.entry_bytes import Served
 from cachemind.core.payload_cipher import PayloadCipher
 from cachemind.core.sealed_payload import Payload, Unreadable, is_sealed, split
@@ -35,6 +36,13 @@ class Payloads(Protocol):
         """Return the event as it goes on the log. Raises: `PayloadUnreadable`."""
         ...
 
+    def opened(self, stored: Stored) -> Stored:
+        """Return the event as it was before `stored`, but for what only hashes tell.
+
+        Raises: `PayloadUnreadable`.
+        """
+        ...
+
     def served(self, key: ExactKey, served: Served) -> Served:
         """Return what the entry at `key` answers. Raises: `PayloadUnreadable`."""
         ...
@@ -55,6 +63,11 @@ class PlainPayloads:
 
     def stored(self, stored: Stored) -> Stored:
         """Return the event."""
+        return stored
+
+    def opened(self, stored: Stored) -> Stored:
+        """Return the event."""
+        _demand_plain(stored.response)
         return stored
 
     def served(self, key: ExactKey, served: Served) -> Served:
@@ -109,6 +122,18 @@ class SealedPayloads:
             embedding=None if vector is None else self._cipher.seal_vector(key, vector),
         )
 
+    def opened(self, stored: Stored) -> Stored:
+        """Return the event, opened."""
+        key = stored.exact_key
+        opened = self._cipher.open(key, stored.response)
+        return replace(
+            stored,
+            prompt=opened.prompt,
+            parameters=opened.parameters,
+            response=opened.response,
+            embedding=self._vector(key, stored.embedding),
+        )
+
     def served(self, key: ExactKey, served: Served) -> Served:
         """Return what is served, opened; its hash is still that of the log."""
         return Served(
@@ -127,18 +152,20 @@ class SealedPayloads:
         """Return the entry, opened."""
         key = entry.exact_key
         opened = self._cipher.open(key, entry.response)
-        vector = entry.embedding
         return replace(
             entry,
             prompt=opened.prompt,
             parameters=opened.parameters,
             response=opened.response,
-            embedding=None if vector is None else self._cipher.open_vector(key, vector),
+            embedding=self._vector(key, entry.embedding),
         )
 
     def vector(self, key: ExactKey, raw: bytes) -> bytes:
         """Return the vector, opened."""
         return self._cipher.open_vector(key, raw)
+
+    def _vector(self, key: ExactKey, raw: bytes | None) -> bytes | None:
+        return None if raw is None else self._cipher.open_vector(key, raw)
 
 
 PLAIN: Final = PlainPayloads()
@@ -154,8 +181,34 @@ def inspected(payloads: Payloads, entry: Entry) -> Entry:
     try:
         return payloads.entry(entry)
     except PayloadUnreadable as error:
-        told = {"sealed": sealed_under(entry.response), "reason": error.reason}
-        return replace(entry, response=json.dumps(told).encode(), embedding=None)
+        told = _told(entry.response, error)
+        return replace(entry, response=told, embedding=None)
+
+
+def inspected_event(payloads: Payloads, stored: Stored) -> Stored:
+    """Return a `Stored` as operators see it; see `inspected`."""
+    if not is_sealed(stored.response):
+        return stored
+    try:
+        return payloads.opened(stored)
+    except PayloadUnreadable as error:
+        told = _told(stored.response, error)
+        return replace(stored, response=told, embedding=None)
+
+
+def opened_change(payloads: Payloads, change: EntryChange) -> EntryChange:
+    """Return a change between entries as operators see them."""
+    before, after = change.before, change.after
+    return replace(
+        change,
+        before=None if before is None else inspected(payloads, before),
+        after=None if after is None else inspected(payloads, after),
+    )
+
+
+def _told(sealed: bytes, error: PayloadUnreadable) -> bytes:
+    told = {"sealed": sealed_under(sealed), "reason": error.reason}
+    return json.dumps(told).encode()
 
 
 def sealed_under(raw: bytes) -> str | None:

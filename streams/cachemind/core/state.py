@@ -29,8 +29,28 @@ _ENTRY_BYTES: Final = 2_048
 """Of an entry's object with its 20 small fields, beside prompt, vector and response."""
 
 
+class Encodable:
+    """Room beside a frozen value for its bytes, so that they are made once.
+
+    No part of the value: a field changed by `replace` gives a value without them.
+    """
+
+    __slots__ = ("_encoded",)
+
+    _encoded: bytes
+
+    @property
+    def encoded(self) -> bytes | None:
+        """Return the bytes of this value, None where nobody has told them yet."""
+        return getattr(self, "_encoded", None)
+
+    def tell_encoded(self, raw: bytes) -> None:
+        """Remember that `raw` are the bytes of this value."""
+        object.__setattr__(self, "_encoded", raw)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Encodable):
     """A servable response and where it came from.
 
     `offset` and `version` are those of its `Stored`; times are nanoseconds of
@@ -67,7 +87,7 @@ class Entry:
     def held_bytes(self) -> int:
         """Return about how many bytes the entry takes in memory."""
         text = len(self.response) + len(self.prompt or "") + len(self.embedding or b"")
-        return _ENTRY_BYTES + text
+        return _ENTRY_BYTES + text + len(self.encoded or b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +120,40 @@ class NamespaceState:
     last_rollback: EventId | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
+    # Spelled out: each event makes such a state, and `replace` costs three times that.
+
+    def with_totals(
+        self, digest: int, entries: int, entry_bytes: int
+    ) -> NamespaceState:
+        """Return this state with other totals over its entries."""
+        return NamespaceState(
+            namespace=self.namespace,
+            version=self.version,
+            timeline=self.timeline,
+            digest=digest,
+            entries=entries,
+            entry_bytes=entry_bytes,
+            policy=self.policy,
+            shredded_keys=self.shredded_keys,
+            last_rollback=self.last_rollback,
+            counts=self.counts,
+        )
+
+    def with_counts(self, version: Version, counts: dict[str, int]) -> NamespaceState:
+        """Return this state as of `version`, with other counts."""
+        return NamespaceState(
+            namespace=self.namespace,
+            version=version,
+            timeline=self.timeline,
+            digest=self.digest,
+            entries=self.entries,
+            entry_bytes=self.entry_bytes,
+            policy=self.policy,
+            shredded_keys=self.shredded_keys,
+            last_rollback=self.last_rollback,
+            counts=counts,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
@@ -107,7 +161,8 @@ class VersionRow:
 
     `digest` and `entries` are the namespace's with that version. `target` and
     `rollback_id` are a rollback's, None for other kinds. `reason` is the beginning of
-    what a rollback, an invalidation or an eviction gave as one, else empty.
+    what a rollback, an invalidation, an eviction or a shredded key gave as one, else
+    empty.
     """
 
     version: Version
