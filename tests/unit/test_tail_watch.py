@@ -101,7 +101,7 @@ async def test_a_fold_that_stands_is_noticed(
     bench.append(stored(1))
     tail = watch(bench, threads, patience_s=0)
     await tail.tick(HELD)
-    with pytest.raises(NoProgress, match="stands at 0@0"):
+    with pytest.raises(NoProgress, match="no progress from 0@0"):
         await tail.tick(HELD)
 
 
