@@ -21,6 +21,7 @@ from cachemind.agents.rollback import Rollbacks
 from cachemind.codec.codec import Codec
 from cachemind.core.operation import hash_of
 from cachemind.core.partitioner import partition_of
+from cachemind.core.payloads import SealedPayloads
 from cachemind.core.rollback_report import RollbackProgress
 from cachemind.core.snapshots import SnapshotManifest
 from cachemind.core.state import EntryReader, NamespaceState
@@ -42,6 +43,7 @@ from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.gateway.app import Gateway
 from cachemind_services.gateway.deps import GatewayDeps, GatewaySettings
 from cachemind_services.gateway.metrics import GatewayMetrics
+from tests.payload_hosts import KeyHost
 from tests.upstreams import served
 
 T = TypeVar("T")
@@ -190,10 +192,12 @@ def gateway(
     paused: bool = False,
     preload: int = 0,
     log_away: bool = False,
+    keys: KeyHost | None = None,
 ) -> Iterator[World]:
     """Run a gateway before `upstream_url`; yield its world.
 
-    It may begin with a paused fold, with some records on the log, or without a log.
+    With `keys` its payloads are encrypted. It may begin with a paused fold, with some
+    records on the log, or without a log.
     """
     codec = Codec()
     log = MemoryLog(PARTITIONS, SystemClock())
@@ -209,6 +213,7 @@ def gateway(
     )
     if embedder is not None:
         deps = replace(deps, embedder=embedder)
+    deps = _with_keys(deps, keys)
     try:
         with served(Gateway(deps), lifespan="on") as url:
             yield World(url, log, fold, codec, deps)
@@ -217,12 +222,21 @@ def gateway(
 
 
 @contextmanager
-def another_worker(world: World, upstream_url: str) -> Iterator[str]:
+def another_worker(
+    world: World, upstream_url: str, keys: KeyHost | None = None
+) -> Iterator[str]:
     """Run a second gateway on the same log and stores; yield its URL."""
     upstream = HttpUpstream(upstream_url, UpstreamTimeouts())
     deps = _deps(world.log, world.fold, upstream, world.deps.settings)
-    with served(Gateway(deps), lifespan="on") as url:
+    with served(Gateway(_with_keys(deps, keys)), lifespan="on") as url:
         yield url
+
+
+def _with_keys(deps: GatewayDeps, keys: KeyHost | None) -> GatewayDeps:
+    if keys is None:
+        return deps
+    payloads = SealedPayloads(keys.cipher)
+    return replace(deps, payloads=payloads, payload_keys=keys.keys)
 
 
 def _deps(

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from cachemind.adapters.aead import AesGcm
-from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.memory_data_keys import MemoryDataKeys
-from cachemind.adapters.memory_keys import MemoryWrapper
 from cachemind.agents.erasure import erase
-from cachemind.agents.payload_keys import PayloadKeys
-from cachemind.core.payload_cipher import PayloadCipher
-from cachemind.core.sealed_payload import Payload
 from cachemind.errors import (
     KeyRefused,
     KeyUnavailable,
@@ -24,44 +17,8 @@ from cachemind.errors import (
     PayloadUnreadable,
 )
 from cachemind.events import Invalidated, KeyShredded
-from cachemind.types import ExactKey, Lsn, Namespace, Offset, Partition
-
-SHOP = Namespace("shop")
-KEY = ExactKey(b"\1" * 32)
-PAYLOAD = Payload(prompt="why?", parameters="{}", response=b"{}")
-
-
-class Host:
-    """One process with the namespace's keys."""
-
-    def __init__(
-        self,
-        store: MemoryDataKeys,
-        wrapper: str = "one",
-        *,
-        makes: bool = True,
-        namespace: Namespace = SHOP,
-    ) -> None:
-        self.cipher = PayloadCipher(namespace, AesGcm, os.urandom)
-        self.wrapper = MemoryWrapper(wrapper)
-        self.keys = PayloadKeys(
-            namespace,
-            store,
-            self.wrapper,
-            self.cipher,
-            SystemClock(),
-            os.urandom,
-            makes=makes,
-        )
-
-    def seal(self) -> bytes:
-        return self.cipher.seal(KEY, PAYLOAD)
-
-    def opens(self, raw: bytes) -> bool:
-        try:
-            return self.cipher.open(KEY, raw) == PAYLOAD
-        except PayloadUnreadable:
-            return False
+from cachemind.types import Lsn, Namespace, Offset, Partition
+from tests.payload_hosts import SHOP, KeyHost
 
 
 @pytest.fixture
@@ -72,7 +29,7 @@ def store() -> MemoryDataKeys:
 def test_the_first_host_makes_a_key_and_the_others_find_it(
     store: MemoryDataKeys,
 ) -> None:
-    hosts = [Host(store) for _ in range(8)]
+    hosts = [KeyHost(store) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda host: host.keys.refresh(), hosts))
     assert len(store.keys(SHOP)) == 1
@@ -81,18 +38,18 @@ def test_the_first_host_makes_a_key_and_the_others_find_it(
 
 
 def test_who_only_reads_makes_no_key(store: MemoryDataKeys) -> None:
-    reader = Host(store, makes=False)
+    reader = KeyHost(store, makes=False)
     assert not reader.keys.refresh()
     assert list(store.keys(SHOP)) == []
     assert reader.cipher.current is None
-    writer = Host(store)
+    writer = KeyHost(store)
     writer.keys.refresh()
     reader.keys.refresh()
     assert reader.opens(writer.seal())
 
 
 def test_namespaces_have_keys_of_their_own(store: MemoryDataKeys) -> None:
-    shop, bank = Host(store), Host(store, namespace=Namespace("bank"))
+    shop, bank = KeyHost(store), KeyHost(store, namespace=Namespace("bank"))
     shop.keys.refresh()
     bank.keys.refresh()
     assert not bank.opens(shop.seal())
@@ -101,7 +58,7 @@ def test_namespaces_have_keys_of_their_own(store: MemoryDataKeys) -> None:
 def test_another_wrapper_gets_a_key_of_its_own_and_no_host_makes_two(
     store: MemoryDataKeys,
 ) -> None:
-    one, two = Host(store, "one"), Host(store, "two")
+    one, two = KeyHost(store, "one"), KeyHost(store, "two")
     for _ in range(3):
         one.keys.refresh()
         two.keys.refresh()
@@ -114,7 +71,7 @@ def test_another_wrapper_gets_a_key_of_its_own_and_no_host_makes_two(
 def test_a_shredded_key_is_forgotten_at_once_and_a_new_one_is_made(
     store: MemoryDataKeys,
 ) -> None:
-    host = Host(store)
+    host = KeyHost(store)
     host.keys.refresh()
     raw, old = host.seal(), store.keys(SHOP)[0]
     assert host.keys.shredded((old.key_id,))
@@ -132,7 +89,7 @@ def test_a_shredded_key_is_forgotten_at_once_and_a_new_one_is_made(
 def test_a_destroyed_key_is_forgotten_without_the_logs_word(
     store: MemoryDataKeys,
 ) -> None:
-    host = Host(store)
+    host = KeyHost(store)
     host.keys.refresh()
     raw = host.seal()
     store.destroy(store.keys(SHOP)[0].destroyed(1))
@@ -144,9 +101,9 @@ def test_a_destroyed_key_is_forgotten_without_the_logs_word(
 def test_a_key_shredded_while_it_is_fetched_does_not_come_back(
     store: MemoryDataKeys,
 ) -> None:
-    Host(store).keys.refresh()
+    KeyHost(store).keys.refresh()
     [key] = store.keys(SHOP)
-    host = Host(store, makes=False)
+    host = KeyHost(store, makes=False)
     unwrap = host.wrapper.unwrap
 
     def slow(wrapped: bytes, context: bytes) -> bytes:
@@ -159,7 +116,7 @@ def test_a_key_shredded_while_it_is_fetched_does_not_come_back(
 
 
 def test_keys_stay_at_hand_while_the_store_is_away(store: MemoryDataKeys) -> None:
-    host = Host(store)
+    host = KeyHost(store)
     host.keys.refresh()
     raw = host.seal()
     store.failure = KeyUnavailable("keys", "are away")
@@ -176,12 +133,12 @@ def test_keys_stay_at_hand_while_the_store_is_away(store: MemoryDataKeys) -> Non
 def test_a_key_under_anothers_id_is_refused(
     store: MemoryDataKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host = Host(store)
+    host = KeyHost(store)
     host.keys.refresh()
     [key] = store.keys(SHOP)
     forged = replace(key, key_id=key.key_id[:-1] + "x")
     store.destroy(forged)  # puts it there, whatever it is
-    late = Host(store, makes=False)
+    late = KeyHost(store, makes=False)
     for _ in range(2):
         late.keys.refresh()
     assert not late.cipher.key_ids
@@ -218,7 +175,7 @@ def test_cut_off_anywhere_an_erasure_is_done_by_the_next_run(keys: int) -> None:
     for cut in range(1 + 1 + 2 * keys + 1):
         store, log, steps = MemoryDataKeys(), Log(), 0
         for wrapper in ("one", "two")[:keys]:
-            Host(store, wrapper).keys.refresh()
+            KeyHost(store, wrapper).keys.refresh()
         ids = [key.key_id for key in store.keys(SHOP)]
 
         def step(_: str, cut: int = cut) -> None:
@@ -243,7 +200,7 @@ def test_cut_off_anywhere_an_erasure_is_done_by_the_next_run(keys: int) -> None:
 def test_no_key_is_destroyed_that_the_log_does_not_call_shredded(
     store: MemoryDataKeys,
 ) -> None:
-    Host(store).keys.refresh()
+    KeyHost(store).keys.refresh()
     log = Log()
     log.away = True
     with pytest.raises(LogUnavailable):
@@ -252,7 +209,7 @@ def test_no_key_is_destroyed_that_the_log_does_not_call_shredded(
 
 
 def test_erasing_again_changes_nothing_and_says_so(store: MemoryDataKeys) -> None:
-    Host(store).keys.refresh()
+    KeyHost(store).keys.refresh()
     [key] = store.keys(SHOP)
     log = Log()
     done = erase(store, SHOP, log.append, lambda: 7, "asked")

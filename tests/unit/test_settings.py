@@ -161,7 +161,8 @@ def test_a_secret_comes_by_variable_never_by_flag_and_is_not_shown() -> None:
 
 def test_keys_are_named_to_the_processes_that_sign_alone() -> None:
     assert {"audit_receipt_keys", "pkcs11_module"} <= set(AUDIT)
-    assert not {"audit_receipt_keys", "pkcs11_module"} & set(GATEWAY)
+    assert not {"audit_receipt_keys", "audit_log_keys"} & set(GATEWAY)
+    assert {"payload_key", "pkcs11_module"} <= set(GATEWAY)
 
 
 @pytest.mark.parametrize(
