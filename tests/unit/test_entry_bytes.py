@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachemind.core.entry_bytes import decode, encode, serving
+from cachemind.core.entry_bytes import decode, encode, same, serving
 from cachemind.core.state import Entry
 from cachemind.errors import CorruptState
 from cachemind.types import EncoderId, Offset, Timeline, Version
@@ -115,3 +115,31 @@ def test_entry_bytes_are_those_of_the_vectors(name: str, entry: Entry) -> None:
     known = json.loads(PATH.read_text(encoding="utf-8"))["rows"][name]
     assert encode(entry).hex() == known
     assert decode(bytes.fromhex(known)) == entry
+
+
+@given(entry=entries)
+def test_an_entry_remembers_no_bytes_but_its_own(entry: Entry) -> None:
+    raw = encode(entry)
+    assert encode(replace(decode(raw))) == raw
+    assert encode(entry) is raw
+    other = replace(entry, right=entry.right + 1)
+    assert other.encoded is None
+    assert decode(encode(other)) == other
+
+
+@given(entry=entries)
+def test_whether_its_bytes_are_known_is_no_part_of_an_entry(entry: Entry) -> None:
+    unknown = replace(entry)
+    encode(entry)
+    assert unknown == entry
+    assert repr(unknown) == repr(entry)
+    assert hash(unknown) == hash(entry)
+    assert same(unknown, entry)
+
+
+@given(one=entries, other=entries)
+def test_entries_are_the_same_where_their_bytes_are(one: Entry, other: Entry) -> None:
+    assert same(one, other) == (one == other)
+    assert not same(one, None)
+    assert not same(None, one)
+    assert same(None, None)

@@ -43,8 +43,12 @@ class RocksTable:
     def write(self, rows: Iterable[Row]) -> None:
         """Write `rows`, all or nothing. Raises: `StoreUnavailable`."""
         batch = WriteBatch(raw_mode=True)
-        for row in rows:
-            _add(batch, row)
+        put, delete = batch.put, batch.delete
+        for key, value in rows:
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
         self._write(batch)
 
     def put(self, rows: Iterable[Row]) -> None:

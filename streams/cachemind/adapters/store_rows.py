@@ -39,7 +39,7 @@ from cachemind.core.rollback_report import (
     RollbackReport,
     RollbackStatus,
 )
-from cachemind.core.state import ContextRow, Entry
+from cachemind.core.state import Entry
 from cachemind.core.working_set import Mutations
 from cachemind.types import (
     ContextKey,
@@ -187,25 +187,29 @@ def namespace_rows(namespace: Namespace, total: Mutations) -> Iterator[Row]:
     if total.state is not None:
         state = state_bytes.encode_state(total.state)
         yield in_namespace(STATE, namespace), state
+    at_entries = in_namespace(ENTRY, namespace)
     for key, entry in total.entries.items():
-        raw = None if entry is None else entry_bytes.encode(entry)
-        yield entry_key(namespace, key), raw
+        yield at_entries + key, None if entry is None else entry_bytes.encode(entry)
+    at_hits = in_namespace(HITS, namespace)
     for key, hits in total.hits.items():
-        raw = None if hits is None else state_bytes.encode_hits(hits)
-        yield hits_key(namespace, key), raw
+        yield at_hits + key, None if hits is None else state_bytes.encode_hits(hits)
+    at_contexts = in_namespace(CONTEXT, namespace)
     for (context, key), present in total.touched.items():
         entry = total.entries[key] if present else None
-        yield context_prefix(namespace, context) + key, _vector(entry)
+        yield at_contexts + context + key, _vector(entry)
     yield from _history(namespace, total)
 
 
 def _history(namespace: Namespace, total: Mutations) -> Iterator[Row]:
+    at_versions = in_namespace(VERSION, namespace)
+    at_touched = in_namespace(TOUCHED, namespace)
     for row, keys in total.versions:
-        at = row.version
-        yield version_key(namespace, at), state_bytes.encode_version(row)
-        yield touched_key(namespace, at), history_bytes.encode_touched(keys)
+        version = pack_u64(row.version)
+        yield at_versions + version, state_bytes.encode_version(row)
+        yield at_touched + version, history_bytes.encode_touched(keys)
         if row.target is not None:
-            yield target_key(namespace, at), history_bytes.encode_target(row.target)
+            at_target = target_key(namespace, row.version)
+            yield at_target, history_bytes.encode_target(row.target)
     for report in total.reports:
         at_report = report_key(report.rollback_id, namespace)
         yield at_report, history_bytes.encode_report(report)
@@ -232,10 +236,4 @@ def applied_rows(before: Offset, applied: Offset) -> Iterator[Row]:
 def _vector(entry: Entry | None) -> bytes | None:
     if entry is None or entry.embedding is None:
         return None
-    return state_bytes.encode_context(
-        ContextRow(
-            exact_key=entry.exact_key,
-            embedding=entry.embedding,
-            expires_at_ns=entry.expires_at_ns,
-        )
-    )
+    return state_bytes.encode_vector(entry.expires_at_ns, entry.embedding)

@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from cachemind.agents.past import Sources, Watch, entries_at, recalled, recorded_at
 from cachemind.core.delta import ChangeKind, Delta, EntryChange, delta
+from cachemind.core.entry_bytes import same
 from cachemind.core.restoration import Restoration, nowhere
 from cachemind.core.rollback import Base, Keys, Past, Plan, plan
 from cachemind.core.rollback_check import require_totals
@@ -198,7 +199,7 @@ def differences(
     held_bytes = 0
     for key in keys:
         before, after = live.entry(key), past.entry(key)
-        if before == after:
+        if same(before, after):
             continue
         part.append(EntryChange(key, before, after))
         held_bytes += part[-1].held_bytes

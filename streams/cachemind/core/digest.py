@@ -24,8 +24,8 @@ EMPTY_DIGEST: Final = 0
 
 def term(key: bytes, value: bytes) -> int:
     """Return what one entry contributes, 0 .. 2**256-1."""
-    head = DOMAIN + len(key).to_bytes(8, "big") + key
-    return int.from_bytes(sha256(head + value).digest(), "big")
+    whole = b"".join((DOMAIN, len(key).to_bytes(8, "big"), key, value))
+    return int.from_bytes(sha256(whole).digest(), "big")
 
 
 def add(digest: int, key: bytes, value: bytes) -> int:

@@ -23,18 +23,15 @@ one encoding: digests of it are equal on every replica.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from cachemind.core.packing import Unpacker, pack_blob, pack_many, pack_text
+from cachemind.core.packing import pack_blob, pack_many, pack_text
 from cachemind.core.state import Entry
 from cachemind.errors import CorruptState
 from cachemind.types import (
     HASH_BYTES,
-    ContextKey,
-    EncoderId,
-    EventId,
-    ExactKey,
     Offset,
     Sha256,
     Timeline,
@@ -48,7 +45,11 @@ HAS_EMBEDDING: Final = 4
 _KNOWN_FLAGS: Final = PINNED | HAS_PROMPT | HAS_EMBEDDING
 _HEAD: Final = struct.Struct(">BBQQQqq32s32sI")
 _REST: Final = struct.Struct(">QQ32s32s32s16s16s")
-_RESPONSE_AT: Final = _HEAD.size + _REST.size
+_WHOLE_HEAD: Final = struct.Struct(_HEAD.format + _REST.format[1:])
+_RESPONSE_AT: Final = _WHOLE_HEAD.size
+_LENGTH: Final = struct.Struct(">I")
+_LENGTH_BYTES: Final = _LENGTH.size
+_NONE: Final = _LENGTH.pack(0)
 _WHAT: Final = "entry"
 
 
@@ -98,9 +99,18 @@ def serving(raw: bytes) -> Served:
 
 def encode(entry: Entry) -> bytes:
     """Return the bytes of `entry`. Out-of-range fields are a caller's bug."""
+    raw = entry.encoded
+    if raw is None:
+        raw = _encode(entry)
+        entry.tell_encoded(raw)
+    return raw
+
+
+def _encode(entry: Entry) -> bytes:
+    response = entry.response
     return b"".join(
         (
-            _HEAD.pack(
+            _WHOLE_HEAD.pack(
                 FORMAT,
                 _flags(entry),
                 entry.offset,
@@ -110,9 +120,7 @@ def encode(entry: Entry) -> bytes:
                 entry.expires_at_ns,
                 entry.prompt_hash,
                 entry.response_hash,
-                len(entry.response),
-            ),
-            _REST.pack(
+                len(response),
                 entry.right,
                 entry.wrong,
                 entry.exact_key,
@@ -121,54 +129,139 @@ def encode(entry: Entry) -> bytes:
                 entry.event_id,
                 bytes.fromhex(entry.snapshot_id),
             ),
-            entry.response,
+            response,
             pack_text(entry.semantic_key),
             pack_text(entry.encoder_id),
             pack_text(entry.model),
             pack_text(entry.parameters),
             pack_text(entry.finish_reason),
-            pack_many(map(pack_text, entry.tags)),
-            pack_many(entry.source_chunks),
+            pack_many(map(pack_text, entry.tags)) if entry.tags else _NONE,
+            pack_many(entry.source_chunks) if entry.source_chunks else _NONE,
             b"" if entry.prompt is None else pack_text(entry.prompt),
             b"" if entry.embedding is None else pack_blob(entry.embedding),
         )
     )
 
 
+def same(one: Entry | None, other: Entry | None) -> bool:
+    """Return whether both are equal: one entry has one encoding."""
+    if one is None or other is None:
+        return one is other
+    return encode(one) == encode(other)
+
+
 def decode(raw: bytes) -> Entry:
     """Return the entry whose bytes are `raw`. Raises: `CorruptState`."""
-    served = serving(raw)
-    rest = _REST.unpack_from(raw, _HEAD.size)
-    tail = Unpacker(_WHAT, raw, _RESPONSE_AT + len(served.response))
-    entry = Entry(
-        exact_key=ExactKey(rest[2]),
-        context_key=ContextKey(rest[3]),
-        event_id=EventId(rest[5]),
-        offset=served.offset,
-        version=served.version,
-        timeline=served.timeline,
-        stored_at_ns=served.stored_at_ns,
-        expires_at_ns=served.expires_at_ns,
-        pinned=served.pinned,
-        right=rest[0],
-        wrong=rest[1],
-        prompt_hash=served.prompt_hash,
-        request_hash=Sha256(rest[4]),
-        response_hash=served.response_hash,
-        snapshot_id=rest[6].hex(),
-        semantic_key=tail.text(),
-        encoder_id=EncoderId(tail.text()),
-        model=tail.text(),
-        parameters=tail.text(),
-        finish_reason=tail.text(),
-        tags=tail.many(tail.text),
-        source_chunks=tail.many(lambda: Sha256(tail.fixed(HASH_BYTES))),
-        prompt=tail.text() if served.flags & HAS_PROMPT else None,
-        embedding=tail.blob() if served.flags & HAS_EMBEDDING else None,
-        response=served.response,
-    )
-    tail.end()
+    if len(raw) < _RESPONSE_AT or raw[0] != FORMAT or raw[1] > _KNOWN_FLAGS:
+        raise _bad_head(raw)
+    try:
+        entry, end = _decode(raw)
+    except struct.error as error:
+        raise CorruptState(_WHAT, f"ends at byte {len(raw)}, in a length") from error
+    except UnicodeDecodeError as error:
+        raise CorruptState(_WHAT, "text is not UTF-8") from error
+    if end != len(raw):
+        raise CorruptState(_WHAT, f"ends at byte {len(raw)}, its fields at {end}")
+    entry.tell_encoded(raw)
     return entry
+
+
+def _decode(raw: Any) -> tuple[Entry, int]:
+    """Return the entry and where it ends: past the end of `raw` where that is cut.
+
+    Records are typed `Any`, so that a slice is an identifier without a call.
+    """
+    (
+        _,
+        flags,
+        offset,
+        version,
+        timeline,
+        stored_at_ns,
+        expires_at_ns,
+        prompt_hash,
+        response_hash,
+        response_bytes,
+        right,
+        wrong,
+        exact_key,
+        context_key,
+        request_hash,
+        event_id,
+        snapshot_id,
+    ) = _WHOLE_HEAD.unpack_from(raw)
+    at = _RESPONSE_AT + response_bytes
+    response = raw[_RESPONSE_AT:at]
+    semantic_key, at = _text(raw, at)
+    encoder_id, at = _text(raw, at)
+    model, at = _text(raw, at)
+    parameters, at = _text(raw, at)
+    finish_reason, at = _text(raw, at)
+    tags, at = _many(raw, at, _text)
+    source_chunks, at = _many(raw, at, _hash)
+    prompt, at = _text(raw, at) if flags & HAS_PROMPT else (None, at)
+    embedding, at = _blob(raw, at) if flags & HAS_EMBEDDING else (None, at)
+    entry = Entry(
+        exact_key=exact_key,
+        context_key=context_key,
+        event_id=event_id,
+        offset=offset,
+        version=version,
+        timeline=timeline,
+        stored_at_ns=stored_at_ns,
+        expires_at_ns=expires_at_ns,
+        pinned=flags & PINNED != 0,
+        right=right,
+        wrong=wrong,
+        prompt_hash=prompt_hash,
+        request_hash=request_hash,
+        response_hash=response_hash,
+        snapshot_id=snapshot_id.hex(),
+        semantic_key=semantic_key,
+        encoder_id=encoder_id,
+        model=model,
+        parameters=parameters,
+        finish_reason=finish_reason,
+        tags=tags,
+        source_chunks=source_chunks,
+        prompt=prompt,
+        embedding=embedding,
+        response=response,
+    )
+    return entry, at
+
+
+def _text(raw: Any, at: int) -> tuple[Any, int]:
+    start = at + _LENGTH_BYTES
+    end = start + _LENGTH.unpack_from(raw, at)[0]
+    return raw[start:end].decode(), end
+
+
+def _blob(raw: Any, at: int) -> tuple[Any, int]:
+    start = at + _LENGTH_BYTES
+    end = start + _LENGTH.unpack_from(raw, at)[0]
+    return raw[start:end], end
+
+
+def _hash(raw: Any, at: int) -> tuple[Any, int]:
+    end = at + HASH_BYTES
+    if end > len(raw):
+        # A slice past the end is no error: 2**32 of them would take long to fail.
+        raise CorruptState(_WHAT, f"ends at byte {len(raw)} of {end}")
+    return raw[at:end], end
+
+
+def _many(
+    raw: Any, at: int, take: Callable[[Any, int], tuple[Any, int]]
+) -> tuple[tuple[Any, ...], int]:
+    count, at = _LENGTH.unpack_from(raw, at)[0], at + _LENGTH_BYTES
+    if not count:
+        return (), at
+    found = []
+    for _ in range(count):
+        one, at = take(raw, at)
+        found.append(one)
+    return tuple(found), at
 
 
 def _flags(entry: Entry) -> int:

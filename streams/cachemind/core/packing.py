@@ -36,7 +36,8 @@ def pack_blob(value: bytes) -> bytes:
 
 def pack_text(value: str) -> bytes:
     """Return a 4 byte length and the UTF-8 bytes."""
-    return pack_blob(value.encode())
+    raw = value.encode()
+    return _U32.pack(len(raw)) + raw
 
 
 def pack_many(values: Iterable[bytes]) -> bytes:

@@ -53,12 +53,33 @@ def require_totals(after: NamespaceState, digest: int, entries: int) -> None:
         raise RollbackRejected(f"{after.entries} entries where {entries} were recorded")
 
 
+class FieldHashes(dict[tuple[type, object], bytes]):
+    """SHA-256 of fields' own bytes, of each value that was asked for once.
+
+    Most values are asked for twice, before and after their round trip, and many are
+    those of other entries too. Holds them: to be let go with the part of the delta.
+    """
+
+    def of(self, entry: Entry) -> tuple[bytes, ...]:
+        """Return the hashes of the entry's fields, in the fields' order.
+
+        Raises: `TypeError` for a value of a type that no field has.
+        """
+        values = _VALUES(entry)
+        return tuple(map(self.__getitem__, zip(map(type, values), values, strict=True)))
+
+    def __missing__(self, field: tuple[type, object]) -> bytes:
+        """Return the hash of the value in `field`, which was not asked for before."""
+        found = self[field] = sha256(_field_bytes(field[1])).digest()
+        return found
+
+
 def field_hashes(entry: Entry) -> tuple[bytes, ...]:
     """Return SHA-256 of each field's own bytes, in the fields' order.
 
     Raises: `TypeError` for a value of a type that no field has.
     """
-    return tuple([sha256(_field_bytes(value)).digest() for value in _VALUES(entry)])
+    return FieldHashes().of(entry)
 
 
 _VALUES: Final = attrgetter(*(each.name for each in fields(Entry)))
@@ -79,11 +100,12 @@ def _field_bytes(value: object) -> bytes:
 
 
 def _require_field_hashes(delta: Delta) -> None:
+    hashes = FieldHashes()
     for change in delta.changes:
         if change.after is None:
             continue
         before, after = change.after, decode(encode(change.after))
-        if field_hashes(before) != field_hashes(after):
+        if hashes.of(before) != hashes.of(after):
             raise RollbackRejected("a field changes when it is stored")
 
 

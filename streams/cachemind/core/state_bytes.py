@@ -7,13 +7,13 @@ except a namespace's own name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cachemind.core.digest import to_bytes
 from cachemind.core.packing import (
     Unpacker,
-    pack_blob,
     pack_i64,
     pack_many,
     pack_optional,
@@ -35,6 +35,10 @@ from cachemind.types import (
 
 FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([FORMAT])
+_VERSION_HEAD: Final = struct.Struct(f">BQQ{HASH_BYTES}sQ{ID_BYTES}sI")
+_TIME_AND_LENGTH: Final = struct.Struct(">qI")
+_VECTOR_HEAD: Final = struct.Struct(">BqI")
+_LENGTH: Final = struct.Struct(">I")
 
 
 def encode_state(state: NamespaceState) -> bytes:
@@ -94,20 +98,29 @@ def decode_hits(raw: bytes) -> Hits:
 
 def encode_version(row: VersionRow) -> bytes:
     """Return the row of one version, which the key names."""
+    kind, principal, reason = (
+        row.kind.encode(),
+        row.principal.encode(),
+        row.reason.encode(),
+    )
     return b"".join(
         (
-            _FORMAT_BYTE,
-            pack_u64(row.offset),
-            pack_u64(row.timeline),
-            to_bytes(row.digest),
-            pack_u64(row.entries),
-            row.event_id,
-            pack_text(row.kind),
-            pack_i64(row.occurred_at_ns),
-            pack_text(row.principal),
+            _VERSION_HEAD.pack(
+                FORMAT,
+                row.offset,
+                row.timeline,
+                to_bytes(row.digest),
+                row.entries,
+                row.event_id,
+                len(kind),
+            ),
+            kind,
+            _TIME_AND_LENGTH.pack(row.occurred_at_ns, len(principal)),
+            principal,
             pack_optional(None if row.target is None else pack_u64(row.target)),
             pack_optional(row.rollback_id),
-            pack_text(row.reason),
+            _LENGTH.pack(len(reason)),
+            reason,
         )
     )
 
@@ -135,7 +148,12 @@ def decode_version(version: Version, raw: bytes) -> VersionRow:
 
 def encode_context(row: ContextRow) -> bytes:
     """Return the row of one vector, whose exact key the key names."""
-    return _FORMAT_BYTE + pack_i64(row.expires_at_ns) + pack_blob(row.embedding)
+    return encode_vector(row.expires_at_ns, row.embedding)
+
+
+def encode_vector(expires_at_ns: int, embedding: bytes) -> bytes:
+    """Return the row of one vector, of which the key says the rest."""
+    return _VECTOR_HEAD.pack(FORMAT, expires_at_ns, len(embedding)) + embedding
 
 
 def decode_context(exact_key: ExactKey, raw: bytes) -> ContextRow:
@@ -153,7 +171,8 @@ def encode_journal(previous: Offset, changes: Iterable[Change]) -> bytes:
 
     `previous` is the offset of the row before, so that a reader can tell a gap.
     """
-    return _FORMAT_BYTE + pack_i64(previous) + pack_many(map(_pack_change, changes))
+    packed = _pack_changes(changes)
+    return _FORMAT_BYTE + pack_i64(previous) + pack_many(packed)
 
 
 def decode_journal(raw: bytes) -> tuple[Offset, Sequence[Change]]:
@@ -164,10 +183,15 @@ def decode_journal(raw: bytes) -> tuple[Offset, Sequence[Change]]:
     return previous, changes
 
 
-def _pack_change(change: Change) -> bytes:
-    flag = b"\x01" if change.present else b"\x00"
-    keys = change.context_key + change.exact_key
-    return flag + pack_text(change.namespace) + keys
+def _pack_changes(changes: Iterable[Change]) -> Iterator[bytes]:
+    namespace, there, gone = None, b"", b""
+    for change in changes:
+        if change.namespace != namespace:
+            namespace = change.namespace
+            name = pack_text(namespace)
+            there, gone = b"\x01" + name, b"\x00" + name
+        head = there if change.present else gone
+        yield head + change.context_key + change.exact_key
 
 
 def _change(row: Unpacker) -> Change:

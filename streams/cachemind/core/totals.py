@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from cachemind.core import digest
 from cachemind.core.entry_bytes import encode
@@ -65,9 +64,4 @@ class _Sums:
         self._bytes -= len(raw)
 
     def state(self) -> NamespaceState:
-        return replace(
-            self._state,
-            digest=self._digest,
-            entries=self._entries,
-            entry_bytes=self._bytes,
-        )
+        return self._state.with_totals(self._digest, self._entries, self._bytes)

@@ -84,6 +84,8 @@ class Overlay:
         self._base = base
         self._entries: dict[ExactKey, Entry | None] = {}
         self._hits: dict[ExactKey, Hits | None] = {}
+        # A fold asks for an entry to decide and again to take it off the totals.
+        self._asked: tuple[ExactKey, Entry | None] | None = None
 
     def put(self, step: Step) -> None:
         """Lay one more step over the base."""
@@ -97,7 +99,10 @@ class Overlay:
         """Return the entry at `key`, None where absent."""
         if key in self._entries:
             return self._entries[key]
-        return self._base.entry(key)
+        asked = self._asked
+        if asked is None or asked[0] != key:
+            asked = self._asked = (key, self._base.entry(key))
+        return asked[1]
 
     def hits(self, key: ExactKey) -> Hits | None:
         """Return the hit history at `key`, None where it was never served."""
