@@ -20,6 +20,7 @@ from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.broker.java import find_java
 from cachemind_services.metric_files import VARIABLE, forget_gauges
+from cachemind_services.setting_values import DATA_KEYS
 from cachemind_services.settings import BOOTSTRAP, PREFIX, VIEWS, Settings
 from cachemind_services.sockets import bind_tcp, bind_unix, url_of
 from cachemind_services.supervisor import Child, own_command
@@ -158,7 +159,9 @@ def _own_metrics(settings: Settings, held: ExitStack) -> None:
 def _with_embedded_kafka(settings: Settings) -> Settings:
     port = settings.broker_port or _free_port()
     kafka = {**settings.kafka, BOOTSTRAP: f"127.0.0.1:{port}"}
-    return replace(settings, broker_port=port, kafka=kafka)
+    # To the children it looks like a Kafka that hosts share, whose keys have a place.
+    keys = settings.data_keys_url or str(settings.data_dir / DATA_KEYS)
+    return replace(settings, broker_port=port, kafka=kafka, data_keys_url=keys)
 
 
 def _free_port() -> int:

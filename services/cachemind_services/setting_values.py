@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 from cachemind.errors import CacheError
 from cachemind.types import check_namespace
 
+DATA_KEYS: Final = "data-keys"
+"""Folder in the data folder for wrapped data keys, where no other place is named."""
+
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 

@@ -21,9 +21,9 @@ from cachemind.ports import KeyWrapper
 from cachemind.ports.data_keys import DataKeyStore, HeldKeys
 from cachemind.types import Namespace
 from cachemind_services.bootstrap.keys import open_key_wrapper
+from cachemind_services.setting_values import DATA_KEYS
 from cachemind_services.settings import PREFIX, Settings
 
-FOLDER: Final = "data-keys"
 _KEY: Final = f"{PREFIX}PAYLOAD_KEY"
 _URL: Final = f"{PREFIX}DATA_KEYS_URL"
 
@@ -87,7 +87,7 @@ def open_data_keys(settings: Settings) -> DataKeyStore:
     if parts.scheme not in ("", "file"):
         return DataKeyBucket(url)
     if not url:
-        return DataKeyFolder(settings.data_dir / FOLDER)
+        return DataKeyFolder(settings.data_dir / DATA_KEYS)
     path = Path(url2pathname(parts.path)) if parts.scheme else Path(url)
     return DataKeyFolder(path.expanduser())
 
