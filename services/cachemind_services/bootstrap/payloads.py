@@ -95,7 +95,7 @@ def open_data_keys(settings: Settings) -> DataKeyStore:
 def _wrapper(settings: Settings) -> KeyWrapper:
     try:
         return open_key_wrapper(settings.payload_key, settings)
-    except KeyRefused as error:
+    except (InvalidSetting, KeyRefused) as error:
         raise InvalidSetting(_KEY, str(error)) from error
     except KeyUnavailable as error:
         raise InvalidSetting(_KEY, f"cannot be opened: {error}") from error
