@@ -1,0 +1,1 @@
+../../../tests/protected.tftest.hcl

@@ -1,0 +1,50 @@
+output "base_url" {
+  description = "What applications set as base_url."
+  value       = module.service.base_url
+}
+
+output "balancer" {
+  description = "Make `hostname` an alias of this."
+  value       = module.service.balancer
+}
+
+output "bootstrap_servers" {
+  description = "Kafka, for applications that speak it."
+  value       = module.kafka.bootstrap_servers
+}
+
+output "topics" {
+  description = "Topic names."
+  value       = module.topics.names
+}
+
+output "keys" {
+  description = "Signing keys, for auditors to fetch the public ones."
+  value       = module.keys.signing
+}
+
+output "buckets" {
+  description = "Buckets of sealed receipts and of snapshots."
+  value       = { audit = module.audit.bucket.name, snapshots = module.snapshots.bucket.name }
+}
+
+output "topics_task" {
+  description = "Task that makes topics and ACLs, and the cluster to run it in."
+  value       = { cluster = module.service.cluster_name, task = module.service.topics_task }
+}
+
+output "auditor_role" {
+  description = "Role for auditors."
+  value       = module.identities.roles["auditor"].arn
+}
+
+output "protections" {
+  description = "What is protected, and how: read it in the plan."
+  value = {
+    audit     = { lock = module.audit.protections.lock, versioning = module.audit.protections.versioning }
+    keys      = { for use, key in module.keys.protections.signing : use => { spec = key.spec, deletion_days = key.deletion } }
+    reachable = module.network.reachable
+    balancer  = module.service.protections.listener
+    topics    = { for name, topic in module.topics.topics : name => { copies = topic.replication_factor, settings = topic.settings } }
+  }
+}

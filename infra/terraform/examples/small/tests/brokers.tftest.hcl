@@ -1,0 +1,1 @@
+../../../tests/brokers.tftest.hcl

@@ -1,0 +1,118 @@
+variable "name" {
+  type        = string
+  description = "First part of the name of everything that is created."
+}
+
+variable "region" {
+  type        = string
+  description = "AWS region."
+}
+
+variable "availability_zones" {
+  type        = list(string)
+  description = "Zones to spread over: three."
+  validation {
+    condition     = length(distinct(var.availability_zones)) == 3
+    error_message = "availability_zones names three zones: with two of three copies in sync, one zone may be away."
+  }
+}
+
+variable "bucket_prefix" {
+  type        = string
+  description = "First part of bucket names, unique in the world: a company's name, for example."
+  validation {
+    condition     = can(regex("^[a-z0-9][a-z0-9-]{2,39}$", var.bucket_prefix))
+    error_message = "bucket_prefix is 3 to 40 of a-z, 0-9 and -."
+  }
+}
+
+variable "administrators" {
+  type        = list(string)
+  description = "ARNs of who administers keys; whoever applies is among them."
+}
+
+variable "auditors" {
+  type        = list(string)
+  description = "ARNs of who may take the auditor's role."
+}
+
+variable "key_ceremony" {
+  type        = list(string)
+  default     = []
+  description = "ARNs of who may make and exchange the log's keys; empty but for that hour."
+}
+
+variable "alarm_topic_arns" {
+  type        = list(string)
+  description = "SNS topics that are told of alarms."
+}
+
+variable "certificate_arn" {
+  type        = string
+  description = "Certificate of `hostname`, in ACM."
+}
+
+variable "hostname" {
+  type        = string
+  description = "Name that applications call."
+}
+
+variable "client_cidrs" {
+  type        = list(string)
+  description = "Private ranges of the applications that call the gateway."
+}
+
+variable "upstream_url" {
+  type        = string
+  description = "The model server, for example https://models.example.internal:8443."
+}
+
+variable "upstream" {
+  type        = object({ cidrs = list(string), port = number })
+  description = "Its addresses and port, for the firewall."
+}
+
+variable "image" {
+  type        = string
+  description = "Image made by container/Containerfile, in ECR, by digest."
+}
+
+variable "metrics_image" {
+  type        = string
+  description = "Image of the AWS collector for OpenTelemetry, in ECR, by digest."
+}
+
+variable "secrets" {
+  type        = map(string)
+  ephemeral   = true
+  description = "prompt_secret and keys_json; see module service."
+}
+
+variable "running" {
+  type        = bool
+  default     = true
+  description = "False for the first apply: see README, rolling out."
+}
+
+variable "lock_days" {
+  type        = number
+  description = "For how long sealed receipts can be deleted by nobody."
+}
+
+variable "retention_days" {
+  type        = map(number)
+  default     = {}
+  description = "For how long topics keep records, by topic; see module topics."
+}
+
+variable "passwords" {
+  type        = map(string)
+  ephemeral   = true
+  description = "Kafka password of gateway, signer, sink, topics, auditor: 32 characters or more each."
+}
+
+variable "open_until_acls" {
+  type        = bool
+  default     = false
+  description = "True for the first apply alone: see README, rolling out."
+}

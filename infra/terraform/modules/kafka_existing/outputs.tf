@@ -1,0 +1,24 @@
+output "bootstrap_servers" {
+  description = "Brokers."
+  value       = var.bootstrap_servers
+}
+
+output "account_secrets" {
+  description = "Secret by account."
+  value       = var.account_secrets
+}
+
+output "mechanism" {
+  description = "sasl.mechanism."
+  value       = var.mechanism
+}
+
+output "lag" {
+  description = "Where CloudWatch has the lag of a consumer group, or null."
+  value       = var.lag
+}
+
+output "cluster" {
+  description = "Null: its own alarms are its owner's."
+  value       = null
+}

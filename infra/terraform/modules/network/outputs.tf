@@ -1,0 +1,27 @@
+output "vpc_id" {
+  description = "The network."
+  value       = local.vpc_id
+}
+
+output "subnet_ids" {
+  description = "Its private subnets."
+  value       = local.subnet_ids
+}
+
+output "security_groups" {
+  description = "Security group id by role."
+  value       = { for role, group in aws_security_group.role : role => group.id }
+}
+
+output "reachable" {
+  description = "Every range of addresses that may come in or be gone out to, for a look at the plan."
+  value = {
+    in  = [for rule in aws_vpc_security_group_ingress_rule.clients : "${rule.cidr_ipv4} to ${rule.from_port}"]
+    out = [for rule in aws_vpc_security_group_egress_rule.outside : "${rule.cidr_ipv4} to ${rule.from_port}"]
+  }
+}
+
+output "public_addresses" {
+  description = "Whether a subnet hands out public addresses; never."
+  value       = anytrue([for subnet in aws_subnet.private : subnet.map_public_ip_on_launch])
+}

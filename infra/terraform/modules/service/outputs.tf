@@ -1,0 +1,52 @@
+output "base_url" {
+  description = "What applications set as base_url."
+  value       = "https://${var.hostname}/v1"
+}
+
+output "balancer" {
+  description = "Load balancer: its DNS name (make `hostname` an alias of it) and its name in metrics."
+  value = {
+    dns_name     = aws_lb.gateway.dns_name
+    zone_id      = aws_lb.gateway.zone_id
+    suffix       = aws_lb.gateway.arn_suffix
+    group_suffix = aws_lb_target_group.gateway.arn_suffix
+  }
+}
+
+output "cluster_name" {
+  description = "ECS cluster."
+  value       = aws_ecs_cluster.this.name
+}
+
+output "topics_task" {
+  description = "Task that makes topics and ACLs: run it once, and after each change of them."
+  value       = aws_ecs_task_definition.this["topics"].arn
+}
+
+output "policies" {
+  description = "What each role may do, as decoded JSON."
+  value       = { for use, policy in aws_iam_role_policy.use : use => jsondecode(policy.policy) }
+}
+
+output "start_policies" {
+  description = "What starting each task may do, as decoded JSON."
+  value       = { for use, policy in aws_iam_role_policy.start : use => jsondecode(policy.policy) }
+}
+
+output "containers" {
+  description = "Every container of every task."
+  value       = { for task, definition in aws_ecs_task_definition.this : task => jsondecode(definition.container_definitions) }
+}
+
+output "protections" {
+  description = "What a look at the plan should find."
+  value = {
+    internal         = aws_lb.gateway.internal
+    deletion         = aws_lb.gateway.enable_deletion_protection
+    listener         = { port = aws_lb_listener.https.port, protocol = aws_lb_listener.https.protocol, policy = aws_lb_listener.https.ssl_policy }
+    public_addresses = anytrue([for service in aws_ecs_service.this : service.network_configuration[0].assign_public_ip])
+    remote_shell     = anytrue([for service in aws_ecs_service.this : service.enable_execute_command])
+    scaled_by_lag    = sort(keys(aws_appautoscaling_policy.lag))
+    capacity         = { for use, target in aws_appautoscaling_target.this : use => { min = target.min_capacity, max = target.max_capacity } }
+  }
+}

@@ -1,0 +1,28 @@
+# The values go to AWS and are in no plan and no state.
+
+resource "aws_secretsmanager_secret" "prompt" {
+  name                    = "${var.name}/prompt-secret"
+  description             = "CacheMind: keys prompt hashes, equal on all hosts"
+  kms_key_id              = var.keys.storage
+  recovery_window_in_days = 30
+}
+
+resource "aws_secretsmanager_secret_version" "prompt" {
+  secret_id                = aws_secretsmanager_secret.prompt.id
+  secret_string_wo         = var.secrets["prompt_secret"]
+  secret_string_wo_version = var.secrets_version
+}
+
+# Public keys; kept here because who could change them could change what is verified.
+resource "aws_secretsmanager_secret" "pinned" {
+  name                    = "${var.name}/keys.json"
+  description             = "CacheMind: the log's pinned keys"
+  kms_key_id              = var.keys.storage
+  recovery_window_in_days = 30
+}
+
+resource "aws_secretsmanager_secret_version" "pinned" {
+  secret_id                = aws_secretsmanager_secret.pinned.id
+  secret_string_wo         = var.secrets["keys_json"]
+  secret_string_wo_version = var.secrets_version
+}

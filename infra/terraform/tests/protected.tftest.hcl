@@ -1,0 +1,398 @@
+# What each example must protect. One file for all of them: the examples link to it.
+
+mock_provider "aws" {
+  override_during = plan
+  source          = "../../tests/mocks"
+}
+
+override_resource {
+  target          = module.identities.aws_iam_role.task["gateway"]
+  override_during = plan
+  values          = { arn = "arn:aws:iam::111122223333:role/gateway" }
+}
+
+override_resource {
+  target          = module.identities.aws_iam_role.task["signer"]
+  override_during = plan
+  values          = { arn = "arn:aws:iam::111122223333:role/signer" }
+}
+
+override_resource {
+  target          = module.identities.aws_iam_role.task["sink"]
+  override_during = plan
+  values          = { arn = "arn:aws:iam::111122223333:role/sink" }
+}
+
+override_resource {
+  target          = module.identities.aws_iam_role.person["auditor"]
+  override_during = plan
+  values          = { arn = "arn:aws:iam::111122223333:role/auditor" }
+}
+
+override_resource {
+  target          = module.keys.aws_kms_key.signing["root"]
+  override_during = plan
+  values          = { arn = "arn:aws:kms:eu-central-1:111122223333:key/root" }
+}
+
+override_resource {
+  target          = module.keys.aws_kms_key.signing["receipt-1"]
+  override_during = plan
+  values          = { arn = "arn:aws:kms:eu-central-1:111122223333:key/receipt-1" }
+}
+
+override_resource {
+  target          = module.keys.aws_kms_key.signing["log-1"]
+  override_during = plan
+  values          = { arn = "arn:aws:kms:eu-central-1:111122223333:key/log-1" }
+}
+
+override_resource {
+  target          = module.keys.aws_kms_key.storage
+  override_during = plan
+  values          = { arn = "arn:aws:kms:eu-central-1:111122223333:key/storage" }
+}
+
+override_resource {
+  target          = module.keys.aws_kms_key.payload
+  override_during = plan
+  values          = { arn = "arn:aws:kms:eu-central-1:111122223333:key/payload" }
+}
+
+override_resource {
+  target          = module.audit.aws_s3_bucket.audit
+  override_during = plan
+  values          = { arn = "arn:aws:s3:::audit" }
+}
+
+override_resource {
+  target          = module.audit.aws_s3_bucket.access
+  override_during = plan
+  values          = { arn = "arn:aws:s3:::access" }
+}
+
+override_resource {
+  target          = module.snapshots.aws_s3_bucket.snapshots
+  override_during = plan
+  values          = { arn = "arn:aws:s3:::snapshots" }
+}
+
+override_resource {
+  target          = module.keys.aws_s3_bucket.data_keys
+  override_during = plan
+  values          = { arn = "arn:aws:s3:::data-keys" }
+}
+
+run "protected" {
+  command = plan
+
+  # ---- no public access
+  assert {
+    condition = alltrue([
+      for block in [
+        module.audit.protections.public.audit, module.audit.protections.public.access,
+        module.snapshots.protections.public, module.keys.protections.data_keys_public,
+      ] : block.block_public_acls && block.block_public_policy && block.ignore_public_acls && block.restrict_public_buckets
+    ])
+    error_message = "A bucket can be made public."
+  }
+
+  assert {
+    condition     = !module.network.public_addresses && !module.service.protections.public_addresses && module.service.protections.internal
+    error_message = "Something has a public address."
+  }
+
+  assert {
+    condition     = alltrue([for range in module.network.reachable.in : can(regex("^(10\\.|192\\.168\\.|172\\.(1[6-9]|2[0-9]|3[01])\\.).* to 443$", range))])
+    error_message = "The gateway can be reached from outside, or by another port than 443."
+  }
+
+  assert {
+    condition     = length([for range in module.network.reachable.out : range if strcontains(range, "0.0.0.0/0")]) == 0
+    error_message = "Something may go out to the whole internet."
+  }
+
+  assert {
+    condition     = !module.service.protections.remote_shell
+    error_message = "A shell can be opened in a container."
+  }
+
+  # ---- at rest
+  assert {
+    condition     = module.audit.protections.encryption == "AES256"
+    error_message = "The audit bucket is not encrypted with S3's own keys."
+  }
+
+  assert {
+    condition = alltrue([
+      for rule in [module.snapshots.protections.encryption, module.keys.protections.data_keys_sse] :
+      rule.sse_algorithm == "aws:kms" && rule.kms_master_key_id == module.keys.storage
+    ])
+    error_message = "Snapshots or data keys are not encrypted under our key."
+  }
+
+  assert {
+    condition     = alltrue([for group in module.observability.protections : group.key == module.keys.storage && group.days >= 30])
+    error_message = "A log group is not encrypted under our key, or forgets within a month."
+  }
+
+  assert {
+    condition     = module.keys.protections.rotation.payload && module.keys.protections.rotation.storage
+    error_message = "A key that KMS can rotate is not rotated."
+  }
+
+  # ---- in transit
+  assert {
+    condition     = module.service.protections.listener.protocol == "HTTPS" && startswith(module.service.protections.listener.policy, "ELBSecurityPolicy-TLS13")
+    error_message = "The load balancer speaks something else than TLS 1.2 and 1.3."
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [
+        module.audit.protections.policy, module.audit.protections.access_policy,
+        module.snapshots.protections.policy, module.keys.protections.data_keys_policy,
+        ] : anytrue([
+          for statement in policy.Statement :
+          statement.Effect == "Deny" && statement.Principal == "*" && statement.Action == "s3:*" && try(statement.Condition.Bool["aws:SecureTransport"], "") == "false" && length(statement.Resource) == 2
+      ])
+    ])
+    error_message = "A bucket answers without TLS."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for task, containers in module.service.containers : [
+        for container in containers : anytrue([
+          for variable in container.environment : variable.name == "CACHEMIND_KAFKA_SECURITY_PROTOCOL" && variable.value == "SASL_SSL"
+        ]) if container.name != "metrics"
+      ]
+    ]))
+    error_message = "A process reaches Kafka without TLS or without saying who it is."
+  }
+
+  # ---- containers
+  assert {
+    condition = alltrue(flatten([
+      for task, containers in module.service.containers : [
+        for container in containers :
+        container.readonlyRootFilesystem && container.user == "10001:10001" && container.linuxParameters.capabilities.drop == ["ALL"] && strcontains(container.image, "@sha256:")
+      ]
+    ]))
+    error_message = "A container may write to its root, is root, has a capability, or is not named by its digest."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for task, containers in module.service.containers : [
+        for container in containers : [
+          for variable in container.environment : !can(regex("PASSWORD|SECRET$|PIN$|PASSPHRASE", variable.name))
+        ]
+      ]
+    ]))
+    error_message = "A secret is in a plain variable."
+  }
+
+  # ---- the lock
+  assert {
+    condition     = module.audit.protections.locked && module.audit.protections.lock.mode == "COMPLIANCE" && module.audit.protections.lock.days == var.lock_days
+    error_message = "The audit bucket does not lock in compliance mode for the chosen days."
+  }
+
+  assert {
+    condition     = module.audit.protections.versioning == "Enabled" && !module.audit.protections.expires
+    error_message = "The audit bucket keeps no versions, or forgets some."
+  }
+
+  assert {
+    condition = anytrue([
+      for variable in module.service.containers["sink"][0].environment :
+      variable.name == "CACHEMIND_SINK_RETENTION_DAYS" && variable.value == tostring(var.lock_days)
+    ])
+    error_message = "The sink locks for another time than the bucket."
+  }
+
+  # ---- topics
+  assert {
+    condition     = module.topics.topics["wal"].settings["cleanup.policy"] == "delete"
+    error_message = "The WAL is compacted."
+  }
+
+  assert {
+    condition = alltrue([
+      for topic in module.topics.topics :
+      topic.replication_factor >= 3 && topic.settings["min.insync.replicas"] == "2" && topic.settings["unclean.leader.election.enable"] == "false"
+    ])
+    error_message = "A topic can lose an acknowledged record."
+  }
+
+  assert {
+    condition     = module.topics.topics["wal"].partitions == module.topics.topics["audit"].partitions
+    error_message = "The WAL and its receipts have different numbers of partitions."
+  }
+
+  assert {
+    condition     = length([for acl in module.topics.acls : acl if length(setintersection(acl.operations, ["all", "alter", "alter_configs", "cluster_action", "create", "delete"])) > 0]) == 0
+    error_message = "A role may change or delete topics."
+  }
+
+  assert {
+    condition = toset([
+      for acl in module.topics.acls : acl.principal
+      if contains(acl.operations, "write") && contains(["cachemind.audit", "cachemind.audit.cuts"], acl.name)
+    ]) == toset(["User:signer"])
+    error_message = "Somebody but the signer may write receipts."
+  }
+
+  # ---- who may sign
+  assert {
+    condition = alltrue([
+      for use, key in module.keys.protections.signing :
+      join(" ", flatten([for statement in key.policy.Statement : statement.Principal.AWS if contains(statement.Action, "kms:Sign")]))
+      == (use == "root" ? "" : "arn:aws:iam::111122223333:role/signer")
+    ])
+    error_message = "A key lets somebody sign who is not the signer."
+  }
+
+  assert {
+    condition     = alltrue([for use, key in module.keys.protections.signing : key.spec == "ECC_NIST_P256" && key.usage == "SIGN_VERIFY" && key.deletion >= 7])
+    error_message = "A signing key is of another kind, or is gone within a week."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in concat([for key in values(module.keys.protections.signing) : key.policy], [module.keys.protections.payload, module.keys.protections.storage]) : [
+        for statement in policy.Statement : [
+          for action in statement.Action : !strcontains(action, "*") && can(flatten([statement.Principal.AWS])) ? statement.Principal.AWS != "*" : true
+        ]
+      ]
+    ]))
+    error_message = "A key's policy has a wildcard."
+  }
+
+  assert {
+    condition = alltrue([
+      for key in values(module.keys.protections.signing) : length(setintersection(
+        flatten([for statement in key.policy.Statement : statement.Action if statement.Sid == "Administrators"]),
+        ["kms:Sign", "kms:Decrypt", "kms:Encrypt", "kms:CreateGrant"],
+      )) == 0
+    ])
+    error_message = "Who administers a key may use it."
+  }
+
+  assert {
+    condition = toset([
+      for use, policy in module.service.policies : use
+      if anytrue([for statement in policy.Statement : contains(statement.Action, "kms:Sign")])
+    ]) == toset(["signer"])
+    error_message = "A role but the signer's may sign."
+  }
+
+  assert {
+    condition = toset(flatten([
+      for statement in module.service.policies["signer"].Statement : statement.Resource if contains(statement.Action, "kms:Sign")
+    ])) == toset(["arn:aws:kms:eu-central-1:111122223333:key/receipt-1", "arn:aws:kms:eu-central-1:111122223333:key/log-1"])
+    error_message = "The signer signs with other keys than its two."
+  }
+
+  # ---- nothing with a wildcard; what AWS has no narrower word for is listed here
+  assert {
+    condition = length([
+      for found in flatten([
+        for policy in concat(values(module.service.policies), values(module.service.start_policies)) : [
+          for statement in policy.Statement : [
+            for pair in setproduct(statement.Action, statement.Resource) : "${pair[0]} on ${pair[1]}"
+            if statement.Effect == "Allow" && (strcontains(pair[0], "*") || pair[1] == "*" || startswith(pair[1], "arn:aws:s3:::*"))
+          ]
+        ]
+      ]) : found if !contains(["ecr:GetAuthorizationToken on *"], found)
+    ]) == 0
+    error_message = "A role has a wildcard that is not listed."
+  }
+
+  # ---- nobody deletes receipts
+  assert {
+    condition = length(flatten([
+      for use, policy in module.service.policies : [
+        for statement in policy.Statement : [
+          for action in statement.Action : "${use} ${action}"
+          if startswith(action, "s3:Delete") && anytrue([for resource in statement.Resource : startswith(resource, "arn:aws:s3:::audit")])
+        ]
+      ]
+    ])) == 0
+    error_message = "A role may delete receipts."
+  }
+
+  assert {
+    condition = length([
+      for statement in module.service.policies["gateway"].Statement : statement
+      if anytrue([for resource in statement.Resource : startswith(resource, "arn:aws:s3:::audit")])
+    ]) == 0
+    error_message = "The gateway has something to do with the audit bucket."
+  }
+
+  assert {
+    condition = alltrue([
+      for role in ["gateway", "signer", "sink", "auditor"] : anytrue([
+        for statement in module.audit.protections.policy.Statement :
+        statement.Effect == "Deny" && contains(flatten([statement.Action]), "s3:DeleteObjectVersion") && contains(flatten([statement.Action]), "s3:DeleteObject")
+        && contains(try(statement.Condition.ArnEquals["aws:PrincipalArn"], []), "arn:aws:iam::111122223333:role/${role}")
+      ])
+    ])
+    error_message = "The bucket does not refuse deletions by one of our roles."
+  }
+
+  # ---- the auditor
+  assert {
+    condition = toset(flatten([for statement in module.service.policies["auditor"].Statement : [
+      for pair in setproduct(statement.Action, statement.Resource) : "${pair[0]} ${pair[1]}"
+      ]])) == toset([
+      "s3:ListBucket arn:aws:s3:::audit",
+      "s3:GetObject arn:aws:s3:::audit/*",
+      "kms:GetPublicKey arn:aws:kms:eu-central-1:111122223333:key/root",
+      "kms:GetPublicKey arn:aws:kms:eu-central-1:111122223333:key/receipt-1",
+      "kms:GetPublicKey arn:aws:kms:eu-central-1:111122223333:key/log-1",
+    ])
+    error_message = "The auditor can do something else than read receipts and public keys."
+  }
+
+  assert {
+    condition     = alltrue([for statement in module.identities.trust["auditor"].Statement : statement.Condition.Bool["aws:MultiFactorAuthPresent"] == "true"])
+    error_message = "The auditor's role is taken without a second factor."
+  }
+
+  # ---- what applications need
+  assert {
+    condition     = output.base_url == "https://llm.example.internal/v1" && output.topics["wal"] == "cachemind.wal" && length(output.keys) == 3
+    error_message = "An output that applications need is missing."
+  }
+
+  # ---- alarms
+  assert {
+    condition = length(setsubtract(
+      ["fold-lag", "fold-halted", "dead-letters", "quarantined", "5xx", "gateway-disk", "signer-disk", "sink-disk"],
+      [for alarm in module.observability.alarms : trimprefix(alarm, "llm-")],
+    )) == 0
+    error_message = "An alarm is missing."
+  }
+}
+
+run "for_the_hour_of_keys" {
+  command = plan
+  variables {
+    key_ceremony = ["arn:aws:iam::111122223333:role/officer"]
+    running      = false
+  }
+
+  assert {
+    condition = contains(keys(module.service.policies), "ceremony") && length([
+      for statement in module.keys.protections.signing["root"].policy.Statement : statement if contains(statement.Action, "kms:Sign")
+    ]) == 1
+    error_message = "Nobody can make the keys."
+  }
+
+  assert {
+    condition     = alltrue([for capacity in module.service.protections.capacity : capacity.min == 0 && capacity.max == 0])
+    error_message = "Something starts before it is told to."
+  }
+}
