@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 
 import avro.datafile
 import avro.io
+import fastavro
 import pytest
 
 from cachemind.codec.audit_file import (
@@ -16,7 +18,20 @@ from cachemind.codec.audit_file import (
 from cachemind.core.audit_files import AuditStream, Chain, Tally, counted
 from cachemind.errors import UndecodableRecord
 from cachemind.types import Offset, Partition
+from cachemind_schemas.loader import audit_record
 from tests.sealed_cases import CUTS, ORIGIN, RECEIPTS, Cuts, Receipts
+
+HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "org.apache.avro.file.Header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+        ],
+    }
+)
 
 
 def records(count: int) -> list[FileRecord]:
@@ -28,6 +43,16 @@ def encoded(found: list[FileRecord], each: int, first: int = 0) -> bytes:
     encoder = FileEncoder(ORIGIN, RECEIPTS, first)
     blocks = (found[at : at + each] for at in range(0, len(found), each))
     return encoder.header + b"".join(map(encoder.block, blocks))
+
+
+def written_by(schema: str, codec: str) -> bytes:
+    """Return a file of one block by a writer with another schema or codec."""
+    content = BytesIO()
+    meta = {"avro.codec": codec.encode(), "avro.schema": schema.encode()}
+    marker = bytes(16)
+    plain = {"magic": b"Obj\x01", "meta": meta, "sync": marker}
+    fastavro.schemaless_writer(content, HEADER, plain)
+    return content.getvalue() + bytes.fromhex("02 08 02 00 00 00") + marker
 
 
 @pytest.mark.parametrize("each", [1, 3, 10])
@@ -67,6 +92,36 @@ def test_a_file_that_is_cut_anywhere_has_not_all_its_records() -> None:
 def test_what_is_no_such_file_is_refused(content: bytes) -> None:
     with pytest.raises(UndecodableRecord):
         list(read_file(content))
+
+
+def test_no_changed_byte_is_more_than_a_file_that_is_none() -> None:
+    content = encoded(records(3), 2)
+    for at in range(len(content)):
+        for byte in (0, ord("x"), 255):
+            changed = content[:at] + bytes([byte]) + content[at + 1 :]
+            with suppress(UndecodableRecord):
+                assert len(list(read_file(changed))) <= 3
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param('{"type":"record"}', id="no-name"),
+        pytest.param('{"type":"record","name":"a","fields":[5]}', id="no-field"),
+        pytest.param('{"type":"array","items":"null"}', id="other-type"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param("no JSON", id="no-json"),
+    ],
+)
+def test_a_schema_that_nobody_writes_is_refused(schema: str) -> None:
+    with pytest.raises(UndecodableRecord):
+        list(read_file(written_by(schema, "null")))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy"])
+def test_what_is_compressed_is_refused_unread(codec: str) -> None:
+    with pytest.raises(UndecodableRecord):
+        list(read_file(written_by(audit_record().text, codec)))
 
 
 def test_receipts_continue_their_chain() -> None:

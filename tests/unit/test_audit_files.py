@@ -294,6 +294,7 @@ class TestManifest:
             pytest.param({"offsets": None}, id="no-offsets"),
             pytest.param({"format": "cachemind-audit-manifest/2"}, id="newer"),
             pytest.param({"stream": "else"}, id="no-stream"),
+            pytest.param({"stream": 5}, id="a-number-for-a-stream"),
             pytest.param({"previous": "00"}, id="short-hash"),
             pytest.param({"irregular": -1}, id="negative"),
             pytest.param({"irregular": True}, id="a-word-for-a-number"),

@@ -14,6 +14,8 @@ from io import BytesIO
 from typing import Any, Final
 
 import fastavro
+from fastavro.read import SchemaResolutionError
+from fastavro.schema import SchemaParseException
 from fastavro.write import Writer
 
 from cachemind.codec.cuts import decode_cuts_record, decode_leaf
@@ -33,12 +35,19 @@ _SYNC_BYTES: Final = 16
 _NEVER: Final = 2**31 - 1
 """Bytes after which fastavro would end a block by itself."""
 
+_PLAIN: Final = "null"
+"""The codec of a file that is not compressed."""
+
 _UNFIT: Final = (
+    AttributeError,
     EOFError,
     IndexError,
     KeyError,
     MemoryError,
     OverflowError,
+    RecursionError,
+    SchemaParseException,
+    SchemaResolutionError,
     TypeError,
     ValueError,
 )
@@ -84,7 +93,11 @@ def read_file(content: bytes) -> Iterator[FileRecord]:
     Raises: `UndecodableRecord` where it is cut or no such file.
     """
     try:
-        for found in fastavro.reader(BytesIO(content), _schema()):
+        reader = fastavro.reader(BytesIO(content), _schema())
+        if reader.codec != _PLAIN:
+            # No sink writes it, and a small file could say to be terabytes.
+            raise UndecodableRecord("no sealed audit file: it is compressed")
+        for found in reader:
             value: Any = found
             yield Offset(value["offset"]), value["value"]
     except _UNFIT as error:

@@ -19,6 +19,7 @@ from cachemind.types import HASH_BYTES, Offset, Sha256
 
 FORMAT: Final = "cachemind-audit-manifest/1"
 MAX_MANIFEST_BYTES: Final = 16 * 1024
+_UNFIT: Final = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class FileManifest:
         """
         try:
             found = _manifest(json.loads(line))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except _UNFIT as error:
             raise UndecodableRecord(
                 f"no manifest of an audit file ({type(error).__name__})"
             ) from error
