@@ -113,6 +113,19 @@ class TestRocks(ReceiptIndexContract):
         view.close()
         index.close()
 
+    def test_a_reader_without_room_for_its_own_files_says_so(
+        self, tmp_path: Path, memory: RocksMemory
+    ) -> None:
+        index = RocksReceiptIndex(tmp_path / "i", LOG, memory, PARTITIONS)
+        gone = tmp_path / "gone"
+        view = RocksReceiptView(tmp_path / "i", memory, PARTITIONS, gone)
+        with pytest.raises(StoreUnavailable, match="gone"):
+            view.catch_up()
+        gone.mkdir()
+        view.catch_up()
+        view.close()
+        index.close()
+
     def test_an_index_of_another_log_is_refused_and_so_is_a_second_owner(
         self, tmp_path: Path, memory: RocksMemory
     ) -> None:

@@ -83,7 +83,7 @@ class Receipts:
             asked = list(self._waiting)
             try:
                 answers = await loop.run_in_executor(self._thread, self._look, asked)
-            except CacheError as error:
+            except Exception as error:  # noqa: BLE001 - raised to whoever asked
                 _fail(asked, error)
             else:
                 _settle(asked, answers, loop.time())
@@ -116,7 +116,7 @@ def _settle(
             one.answer.set_result(None)
 
 
-def _fail(asked: Sequence[_Asked], error: CacheError) -> None:
+def _fail(asked: Sequence[_Asked], error: Exception) -> None:
     for one in asked:
         if not one.answer.done():
             one.answer.set_exception(error)

@@ -162,8 +162,13 @@ class _Secondary:
             # RocksDB would make the folder that it does not find.
             raise StoreUnavailable(f"{path}: no index of receipts here yet")
         self._path = path
-        self.bell = Doorbell(path, owner=False)
-        self._own = TemporaryDirectory(prefix="cachemind-view-", dir=scratch)
+        with translated(scratch):
+            self._own = TemporaryDirectory(prefix="cachemind-view-", dir=scratch)
+        try:
+            self.bell = Doorbell(path, owner=False)
+        except BaseException:
+            self._own.cleanup()
+            raise
         try:
             with translated(path):
                 self._database = Rdict(
