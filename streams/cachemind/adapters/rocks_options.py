@@ -125,10 +125,13 @@ class RocksRows:
         bounds.set_iterate_upper_bound(end)
         with translated(self._path):
             found = self._database.items(from_key=first, read_opt=bounds)
+        rows = cast(Iterator[tuple[bytes, bytes]], found)
         while True:
-            with translated(self._path):
-                row = next(found, None)
+            # Not `translated`, which costs as much as the row.
+            try:
+                row = next(rows, None)
+            except Exception as error:
+                raise StoreUnavailable(f"{self._path}: {error}") from error
             if row is None:
                 return
-            key, value = row
-            yield cast(bytes, key), value
+            yield row

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cachemind.agents.dead_letters import DeadLetters, Reason, Rejected
 from cachemind.agents.rollback import Rollbacks
@@ -144,7 +145,7 @@ class Folder:
     ) -> tuple[Envelope, RolledBack] | None:
         """Fold one record into `batch`; return it instead where it is a rollback."""
         try:
-            envelope = self._decoded(record)
+            envelope = self._decoded(record, batch)
             if isinstance(envelope.body, RolledBack):
                 return envelope, envelope.body
             effect = batch.working.apply(envelope, record.lsn).effect
@@ -176,17 +177,24 @@ class Folder:
             quarantined = len(self._store.quarantined())
             self._metrics.quarantined(self.partition, quarantined)
 
-    def _decoded(self, record: LogRecord) -> Envelope:
+    def _decoded(self, record: LogRecord, batch: _Batch) -> Envelope:
         if record.value is None:
             raise UndecodableRecord("it has no value")
         envelope = self._decoder.decode(record.value)
-        namespace = envelope.namespace.encode()
-        if record.key != namespace:
+        home = batch.homes.get(envelope.namespace)
+        if home is None:
+            home = self._home(envelope.namespace)
+            batch.homes[envelope.namespace] = home
+        if record.key != home.key:
             raise _Misplaced("key", "is not the namespace of the event")
-        home = partition_of(namespace, self._partitions)
-        if record.lsn.partition != home:
-            raise _Misplaced("partition", f"the namespace belongs in {home}")
+        if record.lsn.partition != home.partition:
+            where = f"the namespace belongs in {home.partition}"
+            raise _Misplaced("partition", where)
         return envelope
+
+    def _home(self, namespace: Namespace) -> _Home:
+        key = namespace.encode()
+        return _Home(key, partition_of(key, self._partitions))
 
     def _commit(self, batch: _Batch, commit: Commit | None = None) -> None:
         if not batch.taken:
@@ -218,6 +226,14 @@ class _Misplaced(InvalidEvent):
     """The event is sound but is not where its namespace's events are."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Where the events of a namespace are."""
+
+    key: bytes
+    partition: Partition
+
+
 class _Batch:
     """What has been taken since the last commit."""
 
@@ -227,6 +243,7 @@ class _Batch:
         self.taken = 0
         self.effects: list[tuple[str, Effect]] = []
         self.rejected: list[Rejected] = []
+        self.homes: dict[Namespace, _Home] = {}
         self._steps: Mapping[Namespace, Sequence[Step]] | None = None
 
     def keep(self, envelope: Envelope, step: Step, lsn: Lsn) -> None:

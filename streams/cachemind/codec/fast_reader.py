@@ -25,6 +25,7 @@ from cachemind.codec.primitives import (
     read_natural,
     read_optional_hash,
     read_text,
+    read_texts,
     read_time,
 )
 from cachemind.errors import InvalidEvent
@@ -51,9 +52,7 @@ def read(record: Any, start: int) -> Envelope | None:
         occurred_at_ns, at = read_time(record, start + 64)
         timeline, at = read_natural(record, at)
         writer_seq, at = read_natural(record, at)
-        namespace, at = read_text(record, at)
-        principal, at = read_text(record, at)
-        writer, at = read_text(record, at)
+        (namespace, principal, writer), at = read_texts(record, at, 3)
         body, at = _BODIES[record[at]](record, at + 1)
         if at != len(record):
             return None
@@ -91,9 +90,7 @@ def _read(record: Any, start: int) -> tuple[Read, int]:
     matched_key, at = read_optional_hash(record, at + 1)
     similarity, at = _optional(record, at, _double)
     response_hash, at = read_optional_hash(record, at)
-    strategy, at = read_text(record, at)
-    reason, at = read_text(record, at)
-    principal, at = read_text(record, at)
+    (strategy, reason, principal), at = read_texts(record, at, 3)
     found = Read(
         trace_id=record[start : start + 16],
         principal=principal,
@@ -113,12 +110,8 @@ def _read(record: Any, start: int) -> tuple[Read, int]:
 
 def _stored(record: Any, start: int) -> tuple[Stored, int]:
     ttl_ms, at = read_natural(record, start + 160)
-    snapshot_id, at = read_text(record, at)
-    semantic_key, at = read_text(record, at)
-    encoder_id, at = read_text(record, at)
-    model, at = read_text(record, at)
-    parameters, at = read_text(record, at)
-    finish_reason, at = read_text(record, at)
+    texts, at = read_texts(record, at, 6)
+    snapshot_id, semantic_key, encoder_id, model, parameters, finish_reason = texts
     evidence, at = _evidence(record, at)
     tags, at = read_array(record, at, read_text)
     chunks, at = read_array(record, at, read_hash)

@@ -119,6 +119,21 @@ def read_text(record: Any, at: int) -> tuple[Any, int]:
     return record[at + 1 : end].decode(), end
 
 
+def read_texts(record: Any, at: int, count: int) -> tuple[list[Any], int]:
+    """Read `count` of what `text` writes, one after the other."""
+    found = []
+    for _ in range(count):
+        size = record[at]
+        if size & 0x81:
+            one, at = read_text(record, at)
+        else:
+            start = at + 1
+            at = start + (size >> 1)
+            one = record[start:at].decode()
+        found.append(one)
+    return found, at
+
+
 def read_content(record: Any, at: int) -> tuple[Any, int]:
     """Read what `content` writes."""
     size, at = read_natural(record, at)

@@ -1,7 +1,4 @@
-"""What a decision of a writer makes of the entries it names.
-
-The rules behind it are in `core.fold`, which asks here once an event is not fenced.
-"""
+"""What an event makes of the entries that it names, by the rules of `core.fold`."""
 
 from __future__ import annotations
 
@@ -10,20 +7,59 @@ from typing import assert_never
 
 from cachemind.core.identifiers import NS_PER_MS
 from cachemind.core.packing import MAX_I64
+from cachemind.core.selection import selected
 from cachemind.core.state import Entry, EntryReader, NamespaceState
 from cachemind.core.totals import Changes
-from cachemind.events import Envelope, Evicted, Feedback, Pinned, Stored, Verdict
+from cachemind.events import (
+    Envelope,
+    Evicted,
+    Feedback,
+    Invalidated,
+    Pinned,
+    Stored,
+    Verdict,
+)
 from cachemind.types import Lsn, Version
 
 
-def decided(
+def is_fenced(state: NamespaceState, envelope: Envelope) -> bool:
+    """Return whether the event was decided on a timeline that has been left.
+
+    An `Invalidated` never is: what somebody wanted gone is gone on any timeline.
+    """
+    return envelope.timeline != state.timeline and not isinstance(
+        envelope.body, Invalidated
+    )
+
+
+def changes_of(
+    state: NamespaceState, entries: EntryReader, envelope: Envelope, lsn: Lsn
+) -> Changes:
+    """Return the entries that `envelope` changes, None for one that goes away.
+
+    The part of the fold that makes entries, alone: who rebuilds them has no use for
+    totals and a row of history.
+    """
+    body = envelope.body
+    match body:
+        case Stored() | Evicted() | Pinned() | Feedback():
+            if is_fenced(state, envelope):
+                return {}
+            return _decided(state, entries, envelope, body, lsn)
+        case Invalidated():
+            gone = selected(entries, body, envelope.occurred_at_ns)
+            return dict.fromkeys(gone)
+        case _:
+            return {}
+
+
+def _decided(
     state: NamespaceState,
     entries: EntryReader,
     envelope: Envelope,
     body: Stored | Evicted | Pinned | Feedback,
     lsn: Lsn,
 ) -> Changes:
-    """Return the entries that change, None for one that goes away."""
     match body:
         case Stored():
             before = entries.entry(body.exact_key)

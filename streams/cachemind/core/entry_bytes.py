@@ -192,11 +192,8 @@ def _decode(raw: Any) -> tuple[Entry, int]:
     ) = _WHOLE_HEAD.unpack_from(raw)
     at = _RESPONSE_AT + response_bytes
     response = raw[_RESPONSE_AT:at]
-    semantic_key, at = _text(raw, at)
-    encoder_id, at = _text(raw, at)
-    model, at = _text(raw, at)
-    parameters, at = _text(raw, at)
-    finish_reason, at = _text(raw, at)
+    texts, at = _texts(raw, at, 5)
+    semantic_key, encoder_id, model, parameters, finish_reason = texts
     tags, at = _many(raw, at, _text)
     source_chunks, at = _many(raw, at, _hash)
     prompt, at = _text(raw, at) if flags & HAS_PROMPT else (None, at)
@@ -235,6 +232,15 @@ def _text(raw: Any, at: int) -> tuple[Any, int]:
     start = at + _LENGTH_BYTES
     end = start + _LENGTH.unpack_from(raw, at)[0]
     return raw[start:end].decode(), end
+
+
+def _texts(raw: Any, at: int, count: int) -> tuple[list[Any], int]:
+    found = []
+    for _ in range(count):
+        start = at + _LENGTH_BYTES
+        at = start + _LENGTH.unpack_from(raw, at)[0]
+        found.append(raw[start:at].decode())
+    return found, at
 
 
 def _blob(raw: Any, at: int) -> tuple[Any, int]:

@@ -26,9 +26,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from cachemind.core.decisions import decided
+from cachemind.core.decisions import changes_of, is_fenced
 from cachemind.core.rollback_report import REASON_CHARS, refused
-from cachemind.core.selection import selected
 from cachemind.core.state import (
     HIT_HISTORY,
     Effect,
@@ -36,6 +35,7 @@ from cachemind.core.state import (
     Hits,
     NamespaceState,
     Step,
+    Totals,
     VersionRow,
 )
 from cachemind.core.totals import Changes, totals
@@ -77,14 +77,11 @@ def apply(
             return _reads(state, entries, body)
         case Refused() | SnapshotTaken():
             return _step(Effect.COUNTED, _counted(state, kind_of(body)))
-        case Stored() | Evicted() | Pinned() | Feedback():
-            if envelope.timeline != state.timeline:
+        case Stored() | Evicted() | Pinned() | Feedback() | Invalidated():
+            if is_fenced(state, envelope):
                 return _step(Effect.FENCED, _counted(state, "fenced"))
-            changes = decided(state, entries, envelope, body, lsn)
+            changes = changes_of(state, entries, envelope, lsn)
             return _changed(state, entries, envelope, lsn, changes)
-        case Invalidated():
-            gone = selected(entries, body, envelope.occurred_at_ns)
-            return _changed(state, entries, envelope, lsn, dict.fromkeys(gone))
         case RolledBack():
             return _rolled_back(state, envelope, body, lsn)
         case PolicyChanged():
@@ -136,7 +133,7 @@ def _reads(state: NamespaceState, entries: EntryReader, body: Reads) -> Step:
         before = hits.get(key) or entries.hits(key)
         if before is not None or entries.entry(key) is not None:
             hits[key] = _hit(before, read.occurred_at_ns)
-    after = state.with_counts(state.version, counts)
+    after = state.advanced(state.version, counts, state.totals)
     return _step(Effect.COUNTED, after, hits=hits)
 
 
@@ -159,8 +156,8 @@ def _changed(
 ) -> Step:
     if not changes:
         return unchanged(state)
-    after, left = totals(state, entries.entry, changes)
-    return _advanced(after, envelope, lsn, changes, left)
+    sums, left = totals(state, entries.entry, changes)
+    return _advanced(state, envelope, lsn, changes, left, sums)
 
 
 def _rolled_back(
@@ -230,10 +227,12 @@ def _advanced(
     lsn: Lsn,
     changes: Changes = MappingProxyType({}),
     left: Mapping[ExactKey, ContextKey] = MappingProxyType({}),
+    sums: Totals | None = None,
 ) -> Step:
     kind = kind_of(envelope.body)
     version = Version(state.version + 1)
-    after = state.with_counts(version, _plus_one(state.counts, kind))
+    counts = _plus_one(state.counts, kind)
+    after = state.advanced(version, counts, sums or state.totals)
     row = VersionRow(
         version=version,
         offset=lsn.offset,
@@ -273,7 +272,8 @@ def _reason(body: Body) -> str:
 
 
 def _counted(state: NamespaceState, word: str) -> NamespaceState:
-    return state.with_counts(state.version, _plus_one(state.counts, word))
+    counts = _plus_one(state.counts, word)
+    return state.advanced(state.version, counts, state.totals)
 
 
 def _plus_one(counts: Mapping[str, int], word: str) -> dict[str, int]:

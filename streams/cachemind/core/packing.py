@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from cachemind.errors import CorruptState
 
@@ -65,10 +65,19 @@ class Unpacker:
         """Return the next `size` bytes."""
         end = self._at + size
         if end > len(self._raw):
-            raise CorruptState(self._what, f"ends at byte {len(self._raw)} of {end}")
+            raise self._cut(end)
         part = self._raw[self._at : end]
         self._at = end
         return part
+
+    def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Return the fields of a fixed layout."""
+        end = self._at + layout.size
+        if end > len(self._raw):
+            raise self._cut(end)
+        found = layout.unpack_from(self._raw, self._at)
+        self._at = end
+        return found
 
     def u8(self) -> int:
         """Return one byte."""
@@ -76,19 +85,19 @@ class Unpacker:
 
     def u32(self) -> int:
         """Return a 4 byte count or length."""
-        return int(_U32.unpack(self.fixed(4))[0])
+        return int(self.fields(_U32)[0])
 
     def u64(self) -> int:
         """Return an unsigned 8 byte integer."""
-        return int(_U64.unpack(self.fixed(8))[0])
+        return int(self.fields(_U64)[0])
 
     def i64(self) -> int:
         """Return a signed 8 byte integer."""
-        return int(_I64.unpack(self.fixed(8))[0])
+        return int(self.fields(_I64)[0])
 
     def blob(self) -> bytes:
         """Return length-prefixed bytes."""
-        return self.fixed(self.u32())
+        return self.fixed(self.fields(_U32)[0])
 
     def text(self) -> str:
         """Return length-prefixed UTF-8."""
@@ -117,6 +126,9 @@ class Unpacker:
         found = self.u8()
         if found != known:
             raise CorruptState(self._what, f"format {found}, this build reads {known}")
+
+    def _cut(self, end: int) -> CorruptState:
+        return CorruptState(self._what, f"ends at byte {len(self._raw)} of {end}")
 
     def end(self) -> None:
         """Require that nothing is left."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge as merge_sorted
 from typing import Final, Protocol
 
-from cachemind.core.state import Entry, EntryReader, Hits, Step
+from cachemind.core.state import Entry, EntryReader, Hits
+from cachemind.core.totals import Changes
 from cachemind.core.working_set import Overlay
 from cachemind.types import ExactKey
 
@@ -65,11 +66,11 @@ class Replayed:
         self._aside = aside
         self._start()
 
-    def put(self, step: Step) -> None:
-        """Lay one more step over what is there."""
-        self._upper.put(step)
-        self._changed.update(step.entries)
-        for entry in step.entries.values():
+    def put(self, changes: Changes) -> None:
+        """Lay what one more event changed over what is there."""
+        self._upper.put(changes)
+        self._changed.update(changes)
+        for entry in changes.values():
             self._bytes += _KEY_BYTES if entry is None else entry.held_bytes
         if self._bytes > HELD_BYTES:
             self._aside.put(self._changed)

@@ -59,7 +59,9 @@ class Restoration:
         require_entries(self._strategy, part)
         before = {change.key: change.before for change in part.changes}
         entries = part.entries()
-        self.after, left = totals(self.after, before.get, entries)
+        after = self.after
+        sums, left = totals(after, before.get, entries)
+        self.after = after.advanced(after.version, after.counts, sums)
         for change in part.changes:
             self.counts[change.kind] += 1
             self._keep(change)

@@ -13,7 +13,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from cachemind.core.fold import apply, kind_of
+from cachemind.core.decisions import changes_of
+from cachemind.core.fold import kind_of
 from cachemind.core.replayed import Aside, InMemory, Replayed
 from cachemind.core.rollback_report import NO_BASE
 from cachemind.core.state import Entry, EntryReader, Hits, NamespaceState, VersionRow
@@ -134,10 +135,10 @@ class Past:
             timeline=row.timeline,
         )
         only = _Only(self._changed, touched)
-        step = apply(state, only, envelope, lsn)
-        if step.version_row is None or step.entries.keys() != set(touched):
+        changes = changes_of(state, only, envelope, lsn)
+        if not changes or changes.keys() != set(touched):
             raise RollbackRejected(f"version {row.version} changes other keys now")
-        self._changed.put(step)
+        self._changed.put(changes)
         self.replayed += 1
 
     def entry(self, key: ExactKey) -> Entry | None:

@@ -87,7 +87,7 @@ class Entry(Encodable):
     def held_bytes(self) -> int:
         """Return about how many bytes the entry takes in memory."""
         text = len(self.response) + len(self.prompt or "") + len(self.embedding or b"")
-        return _ENTRY_BYTES + text + len(self.encoded or b"")
+        return _ENTRY_BYTES + 2 * text  # in its fields and in its bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +99,10 @@ class Hits:
 
     count: int
     last_ns: tuple[int, ...]
+
+
+Totals = tuple[int, int, int]
+"""Digest, number and bytes of all entries of a namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +124,17 @@ class NamespaceState:
     last_rollback: EventId | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
-    # Spelled out: each event makes such a state, and `replace` costs three times that.
-
-    def with_totals(
-        self, digest: int, entries: int, entry_bytes: int
+    def advanced(
+        self, version: Version, counts: dict[str, int], totals: Totals
     ) -> NamespaceState:
-        """Return this state with other totals over its entries."""
+        """Return this state as of `version`, with other counts and totals.
+
+        Spelled out: each event makes such a state, and `replace` costs three times it.
+        """
+        digest, entries, entry_bytes = totals
         return NamespaceState(
             namespace=self.namespace,
-            version=self.version,
+            version=version,
             timeline=self.timeline,
             digest=digest,
             entries=entries,
@@ -136,23 +142,13 @@ class NamespaceState:
             policy=self.policy,
             shredded_keys=self.shredded_keys,
             last_rollback=self.last_rollback,
-            counts=self.counts,
-        )
-
-    def with_counts(self, version: Version, counts: dict[str, int]) -> NamespaceState:
-        """Return this state as of `version`, with other counts."""
-        return NamespaceState(
-            namespace=self.namespace,
-            version=version,
-            timeline=self.timeline,
-            digest=self.digest,
-            entries=self.entries,
-            entry_bytes=self.entry_bytes,
-            policy=self.policy,
-            shredded_keys=self.shredded_keys,
-            last_rollback=self.last_rollback,
             counts=counts,
         )
+
+    @property
+    def totals(self) -> Totals:
+        """Return digest, number and bytes of the entries."""
+        return self.digest, self.entries, self.entry_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

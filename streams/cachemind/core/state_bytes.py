@@ -35,7 +35,8 @@ from cachemind.types import (
 
 FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([FORMAT])
-_VERSION_HEAD: Final = struct.Struct(f">BQQ{HASH_BYTES}sQ{ID_BYTES}sI")
+_VERSION_FIXED: Final = struct.Struct(f">QQ{HASH_BYTES}sQ{ID_BYTES}s")
+_VERSION_HEAD: Final = struct.Struct(f">B{_VERSION_FIXED.format[1:]}I")
 _TIME_AND_LENGTH: Final = struct.Struct(">qI")
 _VECTOR_HEAD: Final = struct.Struct(">BqI")
 _LENGTH: Final = struct.Struct(">I")
@@ -128,13 +129,14 @@ def encode_version(row: VersionRow) -> bytes:
 def decode_version(version: Version, raw: bytes) -> VersionRow:
     """Return the history line of `version`. Raises: `CorruptState`."""
     row = _open("version", raw)
+    offset, timeline, digest, entries, event_id = row.fields(_VERSION_FIXED)
     line = VersionRow(
         version=version,
-        offset=Offset(row.u64()),
-        timeline=Timeline(row.u64()),
-        digest=int.from_bytes(row.fixed(HASH_BYTES), "big"),
-        entries=row.u64(),
-        event_id=EventId(row.fixed(ID_BYTES)),
+        offset=offset,
+        timeline=timeline,
+        digest=int.from_bytes(digest, "big"),
+        entries=entries,
+        event_id=event_id,
         kind=row.text(),
         occurred_at_ns=row.i64(),
         principal=row.text(),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from cachemind.core import digest
 from cachemind.core.entry_bytes import encode
-from cachemind.core.state import Entry, NamespaceState
+from cachemind.core.state import Entry, NamespaceState, Totals
 from cachemind.types import ContextKey, ExactKey
 
 Changes = Mapping[ExactKey, Entry | None]
@@ -16,8 +16,8 @@ def totals(
     state: NamespaceState,
     before_of: Callable[[ExactKey], Entry | None],
     changes: Changes,
-) -> tuple[NamespaceState, Mapping[ExactKey, ContextKey]]:
-    """Return `state` with the totals after `changes`, and the contexts that keys left.
+) -> tuple[Totals, Mapping[ExactKey, ContextKey]]:
+    """Return the totals of `state` after `changes`, and the contexts that keys left.
 
     `before_of` gives the entry that is at a key now.
     """
@@ -31,7 +31,7 @@ def totals(
                 left[key] = before.context_key
         if entry is not None:
             sums.put(entry)
-    return sums.state(), left
+    return sums.totals(), left
 
 
 def _leaves_context(before: Entry, after: Entry | None) -> bool:
@@ -46,22 +46,19 @@ class _Sums:
     """The totals over all entries while a step changes some of them."""
 
     def __init__(self, state: NamespaceState) -> None:
-        self._state = state
-        self._digest = state.digest
-        self._entries = state.entries
-        self._bytes = state.entry_bytes
+        self._digest, self._entries, self._bytes = state.totals
 
     def put(self, entry: Entry) -> None:
         raw = encode(entry)
-        self._digest = digest.add(self._digest, entry.exact_key, raw)
+        self._digest += digest.term(entry.exact_key, raw)
         self._entries += 1
         self._bytes += len(raw)
 
     def take(self, entry: Entry) -> None:
         raw = encode(entry)
-        self._digest = digest.remove(self._digest, entry.exact_key, raw)
+        self._digest -= digest.term(entry.exact_key, raw)
         self._entries -= 1
         self._bytes -= len(raw)
 
-    def state(self) -> NamespaceState:
-        return self._state.with_totals(self._digest, self._entries, self._bytes)
+    def totals(self) -> Totals:
+        return self._digest % digest.MODULUS, self._entries, self._bytes

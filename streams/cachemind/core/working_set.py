@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge as merge_sorted
+from types import MappingProxyType
+from typing import Final
 
 from cachemind.core.fold import apply
 from cachemind.core.rollback_report import RollbackReport, RollbackStatus
@@ -21,8 +23,11 @@ from cachemind.core.state import (
     Step,
     VersionRow,
 )
+from cachemind.core.totals import Changes
 from cachemind.events import Envelope
 from cachemind.types import ContextKey, ExactKey, Lsn, Namespace
+
+_NO_HITS: Final[Mapping[ExactKey, Hits]] = MappingProxyType({})
 
 Loader = Callable[[Namespace], tuple[NamespaceState, EntryReader]]
 """Gives what is committed of a namespace."""
@@ -73,7 +78,7 @@ class _Pending:
 
     def keep(self, step: Step) -> None:
         self.state = step.state
-        self.overlay.put(step)
+        self.overlay.put(step.entries, step.hits)
         self.steps.append(step)
 
 
@@ -87,11 +92,11 @@ class Overlay:
         # A fold asks for an entry to decide and again to take it off the totals.
         self._asked: tuple[ExactKey, Entry | None] | None = None
 
-    def put(self, step: Step) -> None:
-        """Lay one more step over the base."""
-        self._entries.update(step.entries)
-        self._hits.update(step.hits)
-        for key, entry in step.entries.items():
+    def put(self, entries: Changes, hits: Mapping[ExactKey, Hits] = _NO_HITS) -> None:
+        """Lay what one more event changed over the base."""
+        self._entries.update(entries)
+        self._hits.update(hits)
+        for key, entry in entries.items():
             if entry is None:
                 self._hits[key] = None
 
