@@ -100,6 +100,15 @@ class ReceiptLog:
         topic = self.records[receipt.partition]
         topic.append(_record(receipt.partition, topic, encode_signed_receipt(signed)))
 
+    def put_raw(self, partition: int, value: bytes) -> None:
+        """Append a record of another producer to the audit topic."""
+        topic = self.records[partition]
+        topic.append(_record(Partition(partition), topic, value))
+
+    def cuts_raw(self, value: bytes) -> None:
+        """Append a record of another producer to the topic of cuts."""
+        self.cuts.append(_record(Partition(0), self.cuts, value))
+
     def cut(self) -> Cut:
         """Append a cut over all receipts so far."""
         heads = first_heads(self.partitions)

@@ -153,6 +153,35 @@ class ReceiptIndexContract:
             assert proof is not None
             assert is_proven(log, found, proof)
 
+    @pytest.mark.parametrize(
+        "value",
+        [
+            pytest.param(b"", id="empty"),
+            pytest.param(b"no record of ours", id="text"),
+            pytest.param(b"\xc3\x01" + bytes(20), id="another-schema"),
+            pytest.param(bytes(20), id="of-a-registry"),
+        ],
+    )
+    def test_records_of_other_producers_keep_nothing_from_callers(
+        self, open_index: Open, value: bytes
+    ) -> None:
+        log = ReceiptLog(PARTITIONS)
+        with open_index(1000) as (index, view):
+            for number in range(2):
+                log.sign(OURS, [trace(number)])
+                log.cut()
+                log.put_raw(OURS, value)
+                log.cuts_raw(value)
+            log.cuts_raw(log.cuts[0].value or b"")
+            feed(index, log, batch=1)
+            view.catch_up()
+            for receipt in log.receipts[OURS]:
+                found = view.of_source(receipt.source)
+                assert found is not None
+                proof = view.proof(found)
+                assert proof is not None
+                assert is_proven(log, found, proof)
+
     def test_the_oldest_are_dropped_and_the_rest_still_proven(
         self, open_index: Open
     ) -> None:

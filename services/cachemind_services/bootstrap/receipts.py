@@ -36,7 +36,7 @@ WAIT_S: Final = 2.0
 def run(settings: Settings) -> int:
     """Keep the index until SIGTERM; return the exit code of `cachemind receipts`.
 
-    Raises: `StoreLocked`, `StoreUnavailable`, `LogError`, `AuditBroken`.
+    Raises: `StoreLocked`, `StoreUnavailable`, `LogError`.
     """
     log = identify(settings)
     stop = threading.Event()

@@ -1,7 +1,9 @@
 """Building and reading an index of receipts, over any ordered map of bytes.
 
 The index believes what is on the topics as far as its order: who is to believe a
-receipt verifies it. So a second receipt of a seq is said in the log and left out.
+receipt verifies it. So a second receipt of a seq is said in the log and left out, and
+so is what is no receipt, or no leaf that follows on: one record of another producer
+must not keep callers from all others.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from cachemind.codec.receipts import decode_receipt, decode_signed_receipt
 from cachemind.core.merkle import Frontier, frontier_at, inclusion_proof, leaf_hash
 from cachemind.core.packing import pack_u64
 from cachemind.core.partitioner import partition_of
-from cachemind.errors import AuditBroken, UndecodableRecord
+from cachemind.errors import AuditBroken, UndecodableRecord, UnknownSchema
 from cachemind.ports.log import LogRecord
 from cachemind.ports.receipt_index import CutProof, FoundReceipt
 from cachemind.receipts import Cut, CutIndex, Receipt, Seq
@@ -165,15 +167,12 @@ class ReceiptIndexing(ReceiptRows):
         return True
 
     def add_cuts(self, records: Sequence[LogRecord]) -> None:
-        """Take in records of the topic of cuts, in order.
-
-        Raises: `AuditBroken` where a cut is not where it says.
-        """
+        """Take in records of the topic of cuts, in order."""
         changes: list[Row] = []
         cuts = self._cuts
         for record in records:
             if record.value is not None:
-                cuts = _add_cut(cuts, record.value, changes)
+                cuts = _cut_added(cuts, record, record.value, changes)
             cuts = replace(cuts, offset=record.lsn.offset + 1)
         changes.append((rows.CUTS_STATE, cuts.encode()))
         self.write(changes, ())
@@ -192,7 +191,7 @@ class ReceiptIndexing(ReceiptRows):
         try:
             signed = decode_signed_receipt(value)
             receipt = decode_receipt(signed.receipt)
-        except UndecodableRecord as error:
+        except (UndecodableRecord, UnknownSchema) as error:
             log.warning("%s on the audit topic is no receipt: %s", record.lsn, error)
             return True
         leaf = leaf_hash(signed.receipt)
@@ -287,6 +286,21 @@ class _Tree:
             if size >> level & 1:
                 at = rows.node_key(self.partition, level, (size >> level) - 1)
                 yield at, next(left)
+
+
+def _cut_added(
+    cuts: CutsState, record: LogRecord, value: bytes, changes: list[Row]
+) -> CutsState:
+    """Return the cuts with what is in `record`, as they were where it does not fit."""
+    try:
+        return _add_cut(cuts, value, changes)
+    except (AuditBroken, UndecodableRecord, UnknownSchema) as error:
+        log.warning(
+            "%s on the topic of cuts is left out; run `audit verify`: %s",
+            record.lsn,
+            error,
+        )
+        return cuts
 
 
 def _add_cut(cuts: CutsState, record: bytes, changes: list[Row]) -> CutsState:

@@ -102,7 +102,7 @@ class ReceiptIndex(Protocol):
     def add_cuts(self, records: Sequence[LogRecord]) -> None:
         """Take in records of the topic of cuts, in order.
 
-        Raises: `AuditBroken` where a cut is not where it says.
+        What is no leaf, or a cut that is not where it says, is left out.
         """
         ...
 
