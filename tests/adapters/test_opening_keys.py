@@ -187,3 +187,12 @@ def test_a_key_that_cannot_be_opened_is_said(
     create_key_file(settings.keys_dir / "receipt-1.pem", b"another")
     with pytest.raises(KeyRefused, match="passphrase is wrong"):
         held.first(KeyRole.RECEIPT)
+
+
+def test_a_key_that_leads_nowhere_is_said(
+    settings: Settings, held: HeldByProcess
+) -> None:
+    make_key(settings, "receipt-1.pem")
+    (settings.keys_dir / "receipt-2.pem").symlink_to("gone.pem")
+    with pytest.raises(KeyRefused, match=r"receipt-2\.pem.*cannot be read"):
+        list(held.all(KeyRole.RECEIPT))

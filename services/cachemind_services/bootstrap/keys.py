@@ -145,7 +145,11 @@ def key_uris(role: KeyRole, settings: Settings) -> Sequence[str]:
 
 
 def _age(path: Path) -> tuple[int, str]:
-    return path.stat().st_mtime_ns, path.name
+    try:
+        return path.stat().st_mtime_ns, path.name
+    except OSError:
+        # First in line: whoever opens it says why that cannot be done.
+        return 0, path.name
 
 
 def _path(uri: str) -> Path:
