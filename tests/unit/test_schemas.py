@@ -68,8 +68,12 @@ FROZEN_OF = {
     "hosts": {
         "0.1.0": "6bcc8e7f352af7ada0c64970429baca01a6a1968afbf25a7ad42cfc881d745ef",
     },
-    "commands": {"0.1.0": "19a551a566b6b4bff79a16c6f810188d256a4ee05ba9a777fdd4b12c4e73d51d"},
-    "replies": {"0.1.0": "7a057c7f38f5fc326f157a370a7b272235a6cd34a59637c14a776efd2ebff151"},
+    "commands": {
+        "0.1.0": "19a551a566b6b4bff79a16c6f810188d256a4ee05ba9a777fdd4b12c4e73d51d",
+    },
+    "replies": {
+        "0.1.0": "7a057c7f38f5fc326f157a370a7b272235a6cd34a59637c14a776efd2ebff151",
+    },
 }
 
 
