@@ -263,7 +263,7 @@ run "protected" {
     condition = alltrue(flatten([
       for policy in concat([for key in values(module.keys.protections.signing) : key.policy], [module.keys.protections.payload, module.keys.protections.storage]) : [
         for statement in policy.Statement : [
-          for action in statement.Action : !strcontains(action, "*") && can(flatten([statement.Principal.AWS])) ? statement.Principal.AWS != "*" : true
+          for action in statement.Action : !strcontains(action, "*") && try(statement.Principal.AWS != "*", true)
         ]
       ]
     ]))
