@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from io import BytesIO
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +14,17 @@ from cachemind.codec.commands import (
     decode_reply,
     encode_command,
     encode_reply,
+)
+from cachemind.core.cache_commands import (
+    Answered,
+    CacheAnswer,
+    CacheCommand,
+    Complete,
+    Invalidate,
+    Logged,
+    Lookup,
+    Put,
+    PutDone,
 )
 from cachemind.core.commands import (
     Command,
@@ -43,8 +57,10 @@ from cachemind.errors import (
     UnknownSchema,
     UnknownVersion,
 )
+from cachemind.events import Feedback, Outcome, SelectorKind, Verdict
 from cachemind.types import (
     EventId,
+    ExactKey,
     Lsn,
     Namespace,
     Offset,
@@ -53,6 +69,7 @@ from cachemind.types import (
     TraceId,
     Version,
 )
+from cachemind_schemas.loader import current_of, released_of
 
 ID = EventId(bytes(range(16)))
 TRACE = TraceId(bytes(range(1, 17)))
@@ -98,6 +115,44 @@ bodies = st.builds(
     reason=st.text(),
 )
 
+texts = {"cache_control": st.text(), "mode": st.text()}
+cosines = st.none() | st.floats(allow_nan=False)
+lifetimes = st.none() | st.integers(-(2**63), 2**63 - 1)
+asked = st.one_of(
+    st.builds(Lookup, request=st.binary(), threshold=cosines, **texts),
+    st.builds(
+        Complete, request=st.binary(), threshold=cosines, ttl_s=lifetimes, **texts
+    ),
+    st.builds(
+        Put,
+        request=st.binary(),
+        response=st.binary(),
+        ttl_s=lifetimes,
+        tags=st.lists(st.text(), max_size=3).map(tuple),
+    ),
+    st.builds(
+        Invalidate,
+        kind=st.sampled_from(SelectorKind),
+        value=st.text(),
+        reason=st.text(),
+    ),
+    st.builds(
+        Feedback,
+        matched_key=st.binary(min_size=32, max_size=32).map(ExactKey),
+        served_trace_id=st.just(TRACE),
+        verdict=st.sampled_from(Verdict),
+    ),
+)
+HIT = Answered(
+    outcome=Outcome.HIT_EXACT,
+    reason="",
+    key=ExactKey(bytes(range(32))),
+    similarity=1.0,
+    status=200,
+    stored=False,
+    message=b"{}",
+)
+
 
 @given(body=bodies)
 def test_a_command_survives_its_encoding(body: Rollback) -> None:
@@ -105,20 +160,59 @@ def test_a_command_survives_its_encoding(body: Rollback) -> None:
     assert decode_command(encode_command(command)) == command
 
 
+@given(body=asked)
+def test_a_command_of_the_cache_survives_its_encoding(body: CacheCommand) -> None:
+    command = replace(COMMAND, body=body)
+    assert decode_command(encode_command(command)) == command
+
+
+def test_a_command_of_a_client_with_the_first_schema_is_understood() -> None:
+    first, current = released_of("commands")[0], current_of("commands")
+    assert first.version == "0.1.0"
+    plain = {"request_id": ID, "namespace": SPACE, "body": {"to_version": 7}}
+    out = BytesIO(b"\xc3\x01" + first.crc64)
+    out.seek(0, 2)
+    parsed = fastavro.parse_schema(json.loads(first.text), named_schemas={})
+    fastavro.schemaless_writer(out, parsed, plain)
+    found = decode_command(out.getvalue())
+    assert found.body == Rollback(to_version=Version(7))
+    assert first.crc64 != current.crc64
+
+
 @pytest.mark.parametrize(
     "body",
     [
         DONE,
         Problem(code=ProblemCode.WRONG_HEAD, field="expected_head", message="is 9"),
+        HIT,
+        replace(HIT, outcome=Outcome.MISS, key=None, similarity=None, stored=True),
+        PutDone(key=ExactKey(bytes(range(32))), snapshot_id="ab" * 16, ttl_ms=7),
+        Logged(),
     ],
-    ids=["done", "problem"],
+    ids=["done", "problem", "hit", "miss", "put", "logged"],
 )
 @pytest.mark.parametrize("lsn", [None, Lsn(Partition(3), Offset(12))])
 def test_a_reply_survives_its_encoding(
-    body: Problem | RollbackDone, lsn: Lsn | None
+    body: Problem | RollbackDone | CacheAnswer, lsn: Lsn | None
 ) -> None:
-    reply = Reply(request_id=ID, namespace=SPACE, trace_id=TRACE, lsn=lsn, body=body)
+    reply = Reply(
+        request_id=ID,
+        namespace=SPACE,
+        trace_id=TRACE,
+        lsn=lsn,
+        body=body,
+        version=12,
+    )
     assert decode_reply(encode_reply(reply)) == reply
+
+
+def test_a_symbol_of_a_newer_build_is_refused() -> None:
+    record = encode_command(replace(COMMAND, body=Invalidate(kind=SelectorKind.ALL)))
+    symbols = ["unrecognised", *SelectorKind]
+    at = record.index(bytes([2 * symbols.index("all")]), 30)
+    unknown = record[:at] + b"\0" + record[at + 1 :]
+    with pytest.raises(UnknownSchema):
+        decode_command(unknown)
 
 
 @given(cut=st.integers(0, len(encode_command(COMMAND)) - 1))
@@ -154,6 +248,10 @@ def test_headers_say_where_the_answer_goes() -> None:
     assert address.correlation_id == b"7"
     assert address.trace_id == bytes.fromhex("ab" * 16)
     assert address_of(HEADERS[:2]).trace_id is None
+    assert address.deadline_ms is None
+    assert address_of((*HEADERS, ("deadline", b"1764500000000"))).deadline_ms == (
+        1_764_500_000_000
+    )
     assert address_of((*HEADERS, ("reply-to", b"others"))).reply_to == "others"
 
 
@@ -166,6 +264,9 @@ def test_headers_say_where_the_answer_goes() -> None:
         ((("reply-to", b"\xff"), HEADERS[1]), "reply-to"),
         (HEADERS[:1], "correlation-id"),
         ((HEADERS[0], ("correlation-id", b"x" * 1025)), "correlation-id"),
+        ((*HEADERS, ("deadline", b"-1")), "deadline"),
+        ((*HEADERS, ("deadline", b"soon")), "deadline"),
+        ((*HEADERS, ("deadline", b"1" * 16)), "deadline"),
     ],
 )
 def test_what_no_answer_can_be_sent_by_is_named(

@@ -11,7 +11,7 @@ import avro.schema
 import pytest
 
 from cachemind import events
-from cachemind.core import commands, hosts, snapshots
+from cachemind.core import cache_commands, commands, hosts, snapshots
 from cachemind.types import Lsn
 from cachemind_schemas import compat, release
 from cachemind_schemas.loader import (
@@ -50,6 +50,8 @@ RECORDS = [
     commands.Reply,
     commands.Problem,
     commands.RollbackDone,
+    *get_args(cache_commands.CacheCommand),
+    *get_args(cache_commands.CacheAnswer),
 ]
 ENUMS = [
     events.Outcome,
@@ -70,9 +72,11 @@ FROZEN_OF = {
     },
     "commands": {
         "0.1.0": "19a551a566b6b4bff79a16c6f810188d256a4ee05ba9a777fdd4b12c4e73d51d",
+        "0.2.0": "de69560555016845d849c87392583560baded457b99224c3c51fd6a615314cea",
     },
     "replies": {
         "0.1.0": "7a057c7f38f5fc326f157a370a7b272235a6cd34a59637c14a776efd2ebff151",
+        "0.2.0": "44fe4cea9e06cd12e0a0a0448217ea6782cf10b74925c94f50a160521eddbaca",
     },
 }
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any, Final
 
 from cachemind.codec.single_object import SingleObject
+from cachemind.core.cache_commands import (
+    Answered,
+    CacheAnswer,
+    CacheCommand,
+    Complete,
+    Invalidate,
+    Logged,
+    Lookup,
+    Put,
+    PutDone,
+)
 from cachemind.core.commands import (
     Command,
     Problem,
@@ -16,6 +29,7 @@ from cachemind.core.commands import (
     RollbackState,
 )
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
+from cachemind.events import Feedback, Outcome, SelectorKind, Verdict
 from cachemind.types import (
     EventId,
     Lsn,
@@ -28,6 +42,21 @@ from cachemind.types import (
 _COMMANDS: Final = SingleObject("commands", "command")
 _REPLIES: Final = SingleObject("replies", "reply")
 _UNRECOGNISED: Final = "unrecognised"
+_KINDS: Final = {
+    kind.__name__: kind
+    for kind in (Rollback, Lookup, Complete, Put, Invalidate, Feedback)
+}
+_ANSWERS: Final = {
+    kind.__name__: kind for kind in (Problem, RollbackDone, Answered, PutDone, Logged)
+}
+_SYMBOLS: Final[Mapping[type, tuple[str, type[StrEnum]]]] = {
+    Problem: ("code", ProblemCode),
+    RollbackDone: ("status", RollbackState),
+    Answered: ("outcome", Outcome),
+    Invalidate: ("kind", SelectorKind),
+    Feedback: ("verdict", Verdict),
+}
+"""The field that is an enum, of those that have one."""
 
 
 def encode_command(command: Command) -> bytes:
@@ -36,7 +65,7 @@ def encode_command(command: Command) -> bytes:
         {
             "request_id": command.request_id,
             "namespace": command.namespace,
-            "body": _plain(command.body),
+            "body": _branch(command.body),
         }
     )
 
@@ -44,14 +73,19 @@ def encode_command(command: Command) -> bytes:
 def decode_command(record: bytes) -> Command:
     """Return the command in `record`.
 
-    Raises: `UndecodableRecord`; `UnknownSchema` for a schema that this build lacks.
+    Raises: `UndecodableRecord`; `UnknownSchema` for a schema, or a symbol, that this
+    build lacks.
     """
     found = _COMMANDS.decode(record)
+    body = found["body"]
+    # Named only where the writer's schema has several; 0.1.0 had this one alone.
+    name, body = (Rollback.__name__, body) if isinstance(body, dict) else body
+    kind: Any = _KINDS[_last(name)]
     try:
         return Command(
             request_id=EventId(found["request_id"]),
             namespace=Namespace(found["namespace"]),
-            body=Rollback(**found["body"]),
+            body=kind(**_parsed(kind, body)),
         )
     except InvalidEvent as error:
         raise UndecodableRecord(f"invalid {error.field}") from error
@@ -59,18 +93,17 @@ def decode_command(record: bytes) -> Command:
 
 def encode_reply(reply: Reply) -> bytes:
     """Return the reply's record."""
-    lsn, body = reply.lsn, reply.body
-    place = None
+    lsn, place = reply.lsn, None
     if lsn is not None:
         place = {"partition": lsn.partition, "offset": lsn.offset}
-    name = f"cachemind.v1.{type(body).__name__}"
     return _REPLIES.encode(
         {
             "request_id": reply.request_id,
             "namespace": reply.namespace,
             "trace_id": reply.trace_id,
             "lsn": place,
-            "body": (name, _plain(body)),
+            "body": _branch(reply.body),
+            "version": reply.version,
         }
     )
 
@@ -83,6 +116,8 @@ def decode_reply(record: bytes) -> Reply:
     """
     found = _REPLIES.decode(record)
     place = found["lsn"]
+    name, body = found["body"]
+    kind: Any = _ANSWERS[_last(name)]
     return Reply(
         request_id=EventId(found["request_id"]),
         namespace=Namespace(found["namespace"]),
@@ -90,22 +125,30 @@ def decode_reply(record: bytes) -> Reply:
         lsn=None
         if place is None
         else Lsn(Partition(place["partition"]), Offset(place["offset"])),
-        body=_answer(*found["body"]),
+        body=kind(**_parsed(kind, body)),
+        version=found["version"],
     )
 
 
-def _answer(name: str, found: Any) -> Problem | RollbackDone:
-    if name.endswith(".Problem"):
-        _require_known("code", found["code"])
-        return Problem(**{**found, "code": ProblemCode(found["code"])})
-    _require_known("status", found["status"])
-    return RollbackDone(**{**found, "status": RollbackState(found["status"])})
+def _parsed(kind: type, found: dict[str, Any]) -> dict[str, Any]:
+    """Return a record's fields as ours: an enum for its symbol, tuples for arrays."""
+    if kind in _SYMBOLS:
+        name, symbols = _SYMBOLS[kind]
+        if found[name] == _UNRECOGNISED:
+            raise UnknownSchema(f"a {name} of a newer build")
+        found = {**found, name: symbols(found[name])}
+    return {
+        name: tuple(each) if isinstance(each, list) else each
+        for name, each in found.items()
+    }
 
 
-def _require_known(field: str, symbol: str) -> None:
-    if symbol == _UNRECOGNISED:
-        raise UnknownSchema(f"a {field} of a newer build")
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
-def _plain(value: Rollback | Problem | RollbackDone) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+def _branch(
+    value: Rollback | CacheCommand | Problem | RollbackDone | CacheAnswer,
+) -> tuple[str, dict[str, Any]]:
+    plain = {each.name: getattr(value, each.name) for each in fields(value)}
+    return f"cachemind.v1.{type(value).__name__}", plain

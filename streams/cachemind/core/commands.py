@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cachemind.core.cache_commands import CacheAnswer, CacheCommand
 from cachemind.core.delta import ChangeKind, Delta
 from cachemind.core.digest import to_bytes
 from cachemind.core.identifiers import parse_traceparent
@@ -50,8 +51,10 @@ from cachemind.types import (
 REPLY_TO: Final = "reply-to"
 CORRELATION_ID: Final = "correlation-id"
 TRACEPARENT: Final = "traceparent"
+DEADLINE: Final = "deadline"
 _MOST_CORRELATION_BYTES: Final = 1024
 _TOPIC: Final = re.compile(rb"[a-zA-Z0-9._-]{1,249}\Z")
+_DECIMAL: Final = re.compile(rb"[0-9]{1,15}\Z")
 _MOST: Final = 2**62
 VALID: Final = "valid"
 
@@ -75,7 +78,7 @@ class Command:
 
     request_id: EventId
     namespace: Namespace
-    body: Rollback
+    body: Rollback | CacheCommand
 
     def __post_init__(self) -> None:
         check_namespace(self.namespace)
@@ -85,11 +88,15 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where an answer goes, and what tells its receiver what it is the answer to."""
+    """Where an answer goes, and what tells its receiver what it is the answer to.
+
+    Nobody waits for it past `deadline_ms`, milliseconds since the Unix epoch (UTC).
+    """
 
     reply_to: str
     correlation_id: bytes
     trace_id: TraceId | None
+    deadline_ms: int | None = None
 
 
 class ProblemCode(StrEnum):
@@ -103,6 +110,10 @@ class ProblemCode(StrEnum):
     QUARANTINED = "quarantined"
     UNAVAILABLE = "unavailable"
     FAILED = "failed"
+    FORBIDDEN = "forbidden"
+    TOO_LARGE = "too_large"
+    UPSTREAM_UNAVAILABLE = "upstream_unavailable"
+    RATE_LIMITED = "rate_limited"
 
 
 class RollbackState(StrEnum):
@@ -145,13 +156,18 @@ class RollbackDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer to a command. `lsn` is that of its event, None where it has none."""
+    """The answer to a command. `lsn` is that of its event, None where it has none.
+
+    `version` is the newest that was folded when it was decided, -1 where that is not
+    known.
+    """
 
     request_id: EventId
     namespace: Namespace
     trace_id: TraceId
     lsn: Lsn | None
-    body: Problem | RollbackDone
+    body: Problem | RollbackDone | CacheAnswer
+    version: int = -1
 
 
 def address_of(headers: tuple[tuple[str, bytes], ...]) -> Address:
@@ -175,12 +191,23 @@ def address_of(headers: tuple[tuple[str, bytes], ...]) -> Address:
         reply_to=reply_to.decode("ascii"),
         correlation_id=correlation_id,
         trace_id=parse_traceparent(trace),
+        deadline_ms=_deadline(found.get(DEADLINE)),
     )
+
+
+def _deadline(given: bytes | None) -> int | None:
+    if not given:
+        return None
+    if not _DECIMAL.match(given):
+        raise InvalidEvent(DEADLINE, "is not milliseconds since 1970, in digits")
+    return int(given)
 
 
 def wish_of(command: Command) -> Wish:
     """Return what a `Rollback` wishes. Raises: `InvalidRequest` naming the part."""
     body = command.body
+    if not isinstance(body, Rollback):
+        raise TypeError(f"no rollback: {type(body).__name__}")
     given = {
         TO_VERSION: body.to_version,
         TO_SNAPSHOT: body.to_snapshot,
