@@ -54,6 +54,26 @@ class InvalidRequest(CacheError):
         self.status = status
 
 
+class Unauthenticated(CacheError):
+    """The caller brought no credential that counts."""
+
+    status = 401
+
+    def __init__(self) -> None:
+        # One text for all cases: which part was wrong helps only who guesses.
+        super().__init__("a valid key or token is needed")
+
+
+class Forbidden(CacheError):
+    """The caller is known and may not do this; `right` names what is missing."""
+
+    status = 403
+
+    def __init__(self, right: str) -> None:
+        super().__init__(f"this caller lacks the right {right}")
+        self.right = right
+
+
 # ---- the log ------------------------------------------------------------------------
 
 
@@ -113,6 +133,15 @@ class NoProgress(CacheError):
         super().__init__(f"no progress from {lsn} on though the log goes on to {end}")
         self.lsn = lsn
         self.end = end
+
+
+class StepStuck(CacheError):
+    """A step of the work does not end, and nothing says why."""
+
+    def __init__(self, step: str, waited_s: float) -> None:
+        super().__init__(f"{step} has not ended for {waited_s:.0f} s")
+        self.step = step
+        self.waited_s = waited_s
 
 
 # ---- the store ----------------------------------------------------------------------
