@@ -101,6 +101,8 @@ def common_fields(
             format_traceparent(trace.trace_id, span, sampled=trace.sampled).encode(),
         ),
     ]
+    if look.matched_key is not None:
+        fields.append((b"x-cachemind-key", look.matched_key.hex().encode()))
     if look.similarity is not None:
         fields.append((b"x-cachemind-similarity", b"%.4f" % look.similarity))
     if lsn is not None:

@@ -140,24 +140,25 @@ class ChatHandler:
         look = Look(outcome=Outcome.BYPASS, reason=_NOT_A_CHAT)
         await self._miss(call, look, receive, send)
 
-    async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
+    async def look(self, call: Call) -> Look:
+        """Return how the look-up of a request ends just now; nothing is logged."""
         keys = call.keys
         if keys is None or call.effective.bypass:
             reason = "not-parsed" if keys is None else "mode-off"
-            look = Look(outcome=Outcome.BYPASS, reason=reason)
-            await self._miss(call, look, receive, send)
-            return
+            return Look(outcome=Outcome.BYPASS, reason=reason)
         if (doubt := self._doubt()) is not None:
-            look = Look(outcome=Outcome.BYPASS, reason=doubt)
-            await self._miss(call, look, receive, send)
-            return
+            return Look(outcome=Outcome.BYPASS, reason=doubt)
         look = self._reader.exact(call, keys)
         if look.served is None and call.effective.lookup:
             look = await self._reader.semantic(call, keys, look)
-        if look.served is None:
+        return look
+
+    async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
+        look = await self.look(call)
+        if look.served is None or call.keys is None:
             await self._miss(call, look, receive, send)
         else:
-            await self._hit(call, keys, look, receive, send)
+            await self._hit(call, call.keys, look, receive, send)
 
     # ---- hits ----------------------------------------------------------------------
 

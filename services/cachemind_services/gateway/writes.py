@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from cachemind.errors import LogError
-from cachemind.events import Invalidated, Refused, Stored
+from cachemind.events import Feedback, Invalidated, Refused, Stored
 from cachemind.types import ExactKey, Lsn, TraceId
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.metrics import GatewayMetrics
@@ -60,6 +60,10 @@ class Writes:
         self._overlay.add(appended.envelope, appended.lsn, self._follower.state)
         self._overlay.prune(self._follower.applied)
         return appended.lsn
+
+    async def feedback(self, feedback: Feedback, trace: TraceId) -> Lsn:
+        """Return the LSN of an acknowledged `Feedback`. Raises: `LogError`."""
+        return (await self._wal.append(feedback, trace)).lsn
 
     def refuse(
         self, key: ExactKey, trace: TraceId, reason: str, upstream_status: int
