@@ -38,6 +38,13 @@ def with_setting(topic: FoundTopic, name: str, value: str) -> FoundTopic:
     ("spec", "name", "partitions", "cleanup", "retention_ms"),
     [
         (PRODUCTION.requests, "cachemind.requests", 4, Cleanup.DELETE, DAY_MS),
+        (
+            PRODUCTION.answers,
+            "cachemind.answers",
+            4,
+            Cleanup.COMPACT_AND_DELETE,
+            DAY_MS,
+        ),
         (PRODUCTION.replies, "cachemind.replies", 4, Cleanup.DELETE, DAY_MS),
         (PRODUCTION.wal, "cachemind.wal", 4, Cleanup.DELETE, -1),
         (PRODUCTION.snapshots, "cachemind.snapshots", 1, Cleanup.COMPACT, -1),

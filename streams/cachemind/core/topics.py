@@ -46,6 +46,7 @@ class Cleanup(StrEnum):
 
     DELETE = "delete"
     COMPACT = "compact"
+    COMPACT_AND_DELETE = "compact,delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class TopicSpec:
             "max.message.bytes": str(self.max_message_bytes),
             "min.insync.replicas": str(self.min_insync_replicas),
             "unclean.leader.election.enable": "false",
-            **(_SMALL if self.cleanup is Cleanup.COMPACT else {}),
+            **({} if self.cleanup is Cleanup.DELETE else _SMALL),
         }
 
 
@@ -96,6 +97,7 @@ class Topics:
     """Every topic of one installation."""
 
     requests: TopicSpec
+    answers: TopicSpec
     replies: TopicSpec
     wal: TopicSpec
     snapshots: TopicSpec
@@ -107,6 +109,7 @@ class Topics:
         """Return every topic's specification."""
         return (
             self.requests,
+            self.answers,
             self.replies,
             self.wal,
             self.snapshots,
@@ -120,7 +123,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
     """Return the topics of an installation with `partitions` WAL partitions.
 
     Audit has as many as the WAL, so that a receipt is in the partition of the
-    record that it is about.
+    record that it is about; answers as many as requests, for the same reason.
     """
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, got {partitions}")
@@ -150,6 +153,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
 
     return Topics(
         requests=spec("requests", partitions, DAY_MS),
+        answers=spec("answers", partitions, DAY_MS, Cleanup.COMPACT_AND_DELETE),
         replies=spec("replies", partitions, DAY_MS),
         wal=spec("wal", partitions, FOREVER_MS),
         snapshots=spec("snapshots", 1, FOREVER_MS, Cleanup.COMPACT),
