@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
-import botocore.session  # type: ignore[import-untyped] # it brings no types
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cachemind.adapters.key_kms import KmsKey
 from cachemind.adapters.key_verify import OpensslCheck
@@ -26,27 +23,20 @@ from cachemind_services.bootstrap.keys import open_key_wrapper, open_signing_key
 from cachemind_services.settings import load
 from tests.contracts.key_wrapper_contract import KeyWrapperContract
 from tests.contracts.signing_key_contract import SigningKeyContract
+from tests.kms import REGION, moto_kms, new_key, set_credentials
 
 ARN = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-REGION = "eu-central-1"
 
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    set_credentials(monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def kms() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    # It writes a line for each request otherwise.
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_kms() as url:
+        yield url
 
 
 MakeKey = Callable[[str, str], str]
@@ -55,15 +45,7 @@ MakeKey = Callable[[str, str], str]
 @pytest.fixture
 def make_key(kms: str) -> MakeKey:
     """Makes a key of a kind for a use; returns its URI."""
-    client = botocore.session.get_session().create_client(
-        "kms", region_name=REGION, endpoint_url=kms
-    )
-
-    def make(spec: str, usage: str) -> str:
-        answer = client.create_key(KeySpec=spec, KeyUsage=usage)
-        return f"aws-kms:{answer['KeyMetadata']['Arn']}?endpoint={kms}"
-
-    return make
+    return lambda spec, usage: f"aws-kms:{new_key(kms, spec, usage)}?endpoint={kms}"
 
 
 def calls_of(uri: str) -> KmsCalls:

@@ -27,7 +27,8 @@ from cachemind.codec.receipts import decode_receipt, decode_signed_receipt
 from cachemind.receipts import Cut
 from cachemind.types import Lsn, Namespace, Partition
 from cachemind_services.broker import EmbeddedBroker
-from tests.integration.signing_host import Process, SignedLog, signed_log
+from tests.integration.forked import Forked
+from tests.integration.signing_host import SignedLog, signed_log
 from tests.wal_events import envelope, stored
 
 RECORDS = 60_000
@@ -69,7 +70,7 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(POLL_S)
 
 
-def backlog_rates(log: SignedLog, signer: Process, records: int) -> tuple[float, float]:
+def backlog_rates(log: SignedLog, signer: Forked, records: int) -> tuple[float, float]:
     """Return receipts/s by the processor and by the clock, between a tenth and the end.
 
     The start of the process is left out, and so is the tail, where it waits.

@@ -1,7 +1,6 @@
 """A signer on real adapters in a process of its own, with keys of fixed names.
 
-`python -m tests.integration.signer_process JSON`; the fields are `Place`'s. Which keys
-it holds is read from the folder anew each time, so a test can add one.
+Which keys it holds is read from the folder anew each time, so a test can add one.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import faulthandler
 import json
 import logging
 import signal
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -87,20 +85,16 @@ class NamedKeys:
         return [key_named(name) for name in names]
 
 
-def main() -> int:
-    """Run at the place that the first argument describes."""
+def signer_at(described: str) -> int:
+    """Sign at the place that is described as JSON, by the fields of `Place`."""
     faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
-    place = Place(**json.loads(sys.argv[1]))
+    place = Place(**json.loads(described))
     keys = SignerKeys(
         log_id=LOG_ID,
         held=NamedKeys(Path(place.keys)),
         verify=verifier_of(PINNED),
     )
     return asyncio.run(sign(place.settings(), keys, dying_at(place.failpoint)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

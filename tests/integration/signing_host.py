@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -57,77 +53,19 @@ from cachemind.receipts import (
 )
 from cachemind.types import Lsn, Namespace, Offset, Partition, Principal
 from cachemind_services.broker import EmbeddedBroker
+from tests.integration.forked import Forked
 from tests.integration.serving import eventually
-from tests.integration.signer_process import LOG_ID, MEANS, ROOT, Place, key_named
+from tests.integration.signer_process import (
+    LOG_ID,
+    MEANS,
+    ROOT,
+    Place,
+    key_named,
+    signer_at,
+)
 from tests.wal_events import envelope, stored
 
-HERE = Path(__file__).parents[2]
 CODEC = Codec()
-
-
-class Process:
-    """One signer process."""
-
-    def __init__(self, place: Place, output: Path) -> None:
-        self._output = output
-        with output.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "tests.integration.signer_process",
-                    json.dumps(asdict(place)),
-                ],
-                cwd=HERE,
-                stdout=log,
-                stderr=log,
-            )
-
-    def output(self) -> str:
-        """Return what it has logged."""
-        return self._output.read_text(errors="replace")
-
-    def alive(self) -> bool:
-        """Return whether it runs."""
-        return self._process.poll() is None
-
-    def cpu_s(self) -> float:
-        """Return the seconds of processor that it has used."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        user, system = stat.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-    def died(self, timeout_s: float = 60.0) -> None:
-        """Return once it has killed itself at its failpoint."""
-        assert self._process.wait(timeout_s) == -signal.SIGKILL, self.output()
-
-    def ended(self, timeout_s: float = 60.0) -> int:
-        """Return its exit code once it ended by itself."""
-        return self._process.wait(timeout_s)
-
-    def kill(self) -> None:
-        """SIGKILL it."""
-        self._process.kill()
-        self._process.wait()
-
-    def freeze(self) -> None:
-        """SIGSTOP it."""
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT it."""
-        self._process.send_signal(signal.SIGCONT)
-
-    def stop(self, timeout_s: float = 10.0) -> int:
-        """SIGTERM it; return the exit code."""
-        self._process.terminate()
-        return self._process.wait(timeout_s)
-
-    def close(self) -> None:
-        """End it in any case."""
-        if self.alive():
-            self._process.kill()
-            self._process.wait()
 
 
 class SignedLog:
@@ -151,11 +89,12 @@ class SignedLog:
 
     # ---- processes ------------------------------------------------------------------
 
-    def start(self, failpoint: str = "", host: str = "host") -> Process:
+    def start(self, failpoint: str = "", host: str = "host") -> Forked:
         """Start the signer of a host, which dies at `failpoint`."""
         data_dir = str(self._folder / host)
         place = replace(self.place, failpoint=failpoint, data_dir=data_dir)
-        process = Process(place, self._folder / "signer.log")
+        argument = json.dumps(asdict(place))
+        process = Forked(signer_at, argument, self._folder / "signer.log")
         self._opened.callback(process.close)
         return process
 
