@@ -45,6 +45,14 @@ def test_witnesses_may_be_left_out() -> None:
         pytest.param({**DOCUMENT, "more": 1}, "pinned keys", id="unknown-member"),
         pytest.param({**DOCUMENT, "log_id": ""}, "log_id", id="no-name"),
         pytest.param({**DOCUMENT, "log_id": 7}, "log_id", id="name-is-a-number"),
+        *(
+            pytest.param({**DOCUMENT, "log_id": name}, "log_id", id=f"name-{word}")
+            for word, name in {
+                "with-a-space": "a b",
+                "with-a-plus": "a+b",
+                "of-two-lines": "a\nb",
+            }.items()
+        ),
         pytest.param({**DOCUMENT, "root": []}, "root", id="no-root"),
         pytest.param({**DOCUMENT, "root": {}}, "root", id="root-is-an-object"),
         pytest.param({**DOCUMENT, "root": ["x"]}, "root", id="root-key-is-text"),
@@ -61,6 +69,11 @@ def test_witnesses_may_be_left_out() -> None:
         ),
         pytest.param({**DOCUMENT, "witnesses": 1}, "witnesses", id="no-list"),
         pytest.param({**DOCUMENT, "witnesses": [{}]}, "witnesses", id="no-name-of-it"),
+        pytest.param(
+            {**DOCUMENT, "witnesses": [{"name": "a b", "public_key_pem": pem_of(KEY)}]},
+            "name",
+            id="a-witness-that-cannot-sign",
+        ),
     ],
 )
 def test_a_file_that_pins_nothing_sound_is_refused(

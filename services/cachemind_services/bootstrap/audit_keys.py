@@ -40,12 +40,7 @@ from cachemind_services.bootstrap.keys import (
     passphrase,
 )
 from cachemind_services.bootstrap.log import identify, kafka_of, topics_of
-from cachemind_services.bootstrap.pinned import (
-    pinned_path,
-    read_pinned,
-    verifier_of,
-)
-from cachemind_services.bootstrap.signer import SignerKeys
+from cachemind_services.bootstrap.pinned import pinned_path, read_pinned
 from cachemind_services.settings import Settings
 
 SIGNING: Final = (KeyRole.RECEIPT, KeyRole.LOG)
@@ -74,12 +69,15 @@ def ensure_keys(settings: Settings, log_id: str = "") -> Pinned:
     """Return what is pinned; makes keys, tells the log, and pins, where nothing is yet.
 
     Whatever ends it in between: called again, it goes on with the keys that are there.
-    Raises: `InvalidSetting` where the log has other keys already; `KeyRefused`,
-    `KeyUnavailable`, `LogUnavailable`, `LogRejected`, `TopicMisconfigured`.
+    Raises: `InvalidSetting` where the log has other keys already; `InvalidRequest`
+    where it cannot have that name, or has another; `KeyRefused`, `KeyUnavailable`,
+    `LogUnavailable`, `LogRejected`, `TopicMisconfigured`.
     """
     path = pinned_path(settings)
+    if log_id:
+        _checked(log_id)
     if path.exists():
-        return read_pinned(path)
+        return _still_named(read_pinned(path), log_id)
     identity = identify(settings)
     _demand_new_log(settings)
     wal_id = identity.topic_ids[topics_of(settings).wal.name]
@@ -89,7 +87,7 @@ def ensure_keys(settings: Settings, log_id: str = "") -> Pinned:
     _make_missing(settings)
     with closing(open_root_key(settings)) as root, _held(settings) as held:
         pinned = Pinned(
-            log_id=_checked(log_id or derived),
+            log_id=LogId(log_id or derived),
             roots=(RootKey(key_id=root.key_id, public_key=root.public_key),),
         )
         with KeyEventLog(settings, pinned) as events:
@@ -99,17 +97,6 @@ def ensure_keys(settings: Settings, log_id: str = "") -> Pinned:
     # Last: where it is, all of the above has happened.
     write_whole(path, pinned_text(pinned))
     return pinned
-
-
-@contextmanager
-def signer_keys(settings: Settings) -> Iterator[SignerKeys]:
-    """Give the signer what it signs with.
-
-    Raises: `InvalidSetting` where there is no keys.json.
-    """
-    pinned = read_pinned(pinned_path(settings))
-    with _held(settings) as held:
-        yield SignerKeys(log_id=pinned.log_id, held=held, verify=verifier_of(pinned))
 
 
 def known_keys(settings: Settings) -> Sequence[KnownKey]:
@@ -262,11 +249,16 @@ def _demand_new_log(settings: Settings) -> None:
         )
 
 
-def _checked(name: str) -> LogId:
-    """Return the name of a log, which is the first line of its checkpoints."""
-    if not name or _NO_NAME.search(name):
+def _checked(name: str) -> None:
+    """Refuse what a log cannot be called: its checkpoints begin with the name."""
+    if _NO_NAME.search(name):
         raise InvalidRequest("--log-id", "must be printable ASCII without spaces and +")
-    return LogId(name)
+
+
+def _still_named(pinned: Pinned, log_id: str) -> Pinned:
+    if log_id and log_id != pinned.log_id:
+        raise InvalidRequest("--log-id", f"the log is named {pinned.log_id} already")
+    return pinned
 
 
 # ---- telling ------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import orjson
 
 from cachemind.core.audit_means import Pinned, RootKey, WitnessKey
 from cachemind.core.public_keys import der_of_pem, key_id_of, pem_of
-from cachemind.errors import InvalidEvent
+from cachemind.core.signed_note import check_note_name
+from cachemind.errors import InvalidEvent, MalformedNote
 from cachemind.receipts import LogId
 
 _LOG_ID: Final = "log_id"
@@ -51,7 +52,7 @@ def pinned_in(content: bytes) -> Pinned:
     if not roots:
         raise InvalidEvent(_ROOT, "must name a key at least")
     return Pinned(
-        log_id=LogId(_text(members, _LOG_ID)),
+        log_id=LogId(_note_name(members, _LOG_ID)),
         roots=roots,
         witnesses=tuple(map(_witness, _list(members, _WITNESSES))),
     )
@@ -70,7 +71,7 @@ def _root(found: object) -> RootKey:
 def _witness(found: object) -> WitnessKey:
     members = _members(found, _WITNESSES, {"name", _PEM}, set())
     return WitnessKey(
-        name=_text(members, "name"), public_key=der_of_pem(_text(members, _PEM))
+        name=_note_name(members, "name"), public_key=der_of_pem(_text(members, _PEM))
     )
 
 
@@ -95,4 +96,14 @@ def _text(members: dict[str, object], name: str) -> str:
     found = members[name]
     if not isinstance(found, str) or not found:
         raise InvalidEvent(name, "must be text")
+    return found
+
+
+def _note_name(members: dict[str, object], name: str) -> str:
+    """Return what signs notes under this name; a note could not be made with others."""
+    found = _text(members, name)
+    try:
+        check_note_name(found)
+    except MalformedNote as error:
+        raise InvalidEvent(name, error.problem) from error
     return found

@@ -53,7 +53,7 @@ class NoteKey:
     public_key: bytes
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_note_name(self.name)
         if self.kind is not NoteKeyKind.ECDSA and (
             not self.public_key.startswith(ED25519_SPKI)
             or len(self.public_key) != len(ED25519_SPKI) + ED25519_KEY_BYTES
@@ -103,7 +103,7 @@ class NoteSignature:
     value: bytes
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_note_name(self.name)
         if len(self.key_hash) != KEY_HASH_BYTES or not self.value:
             raise MalformedNote("a signature must be 4 bytes of key hash and more")
 
@@ -275,7 +275,11 @@ def _split_kind(decoded: bytes) -> tuple[NoteKeyKind, bytes]:
         raise MalformedNote("a verifier key's kind must be 1, 2 or 4") from error
 
 
-def _check_name(name: str) -> None:
+def check_note_name(name: str) -> None:
+    """Check what a key, and so a log or a witness, may be called in a note.
+
+    Raises: `MalformedNote`.
+    """
     if not name or "+" in name or any(char.isspace() or char < " " for char in name):
         raise MalformedNote("a key's name must have no spaces, no + and not be empty")
     _check_utf8(name)
