@@ -5,7 +5,12 @@ from asyncio import CancelledError
 
 import pytest
 
-from cachemind_services.cli.logs import REPEAT_AFTER_S, Repeats, not_cancelled
+from cachemind_services.cli.logs import (
+    MOST_ALIKE,
+    REPEAT_AFTER_S,
+    Repeats,
+    not_cancelled,
+)
 
 
 def said(message: str, *facts: object, name: str = "kafka") -> logging.LogRecord:
@@ -22,6 +27,37 @@ def test_the_same_message_is_said_once_and_then_counted() -> None:
     again = said("connect to %s:%d failed", "127.0.0.1", 9095)
     assert repeats.filter(again)
     assert again.getMessage() == "connect to 127.0.0.1:9095 failed (and 2 like it)"
+
+
+def test_what_we_say_of_each_partition_is_said_of_each() -> None:
+    now = 0.0
+    repeats = Repeats(lambda: now)
+    broken = ("partition %d, seq %d: fork", 0, 7), ("partition %d, seq %d: fork", 1, 9)
+    for facts in broken:
+        assert repeats.filter(said(*facts, name="cachemind.agents.held_partition"))
+        assert not repeats.filter(said(*facts, name="cachemind.agents.held_partition"))
+    for facts in broken:
+        assert repeats.filter(said(*facts, name="cachemind.kafka")) is (
+            facts is broken[0]
+        )
+    now = REPEAT_AFTER_S
+    again = said(*broken[0], name="cachemind.agents.held_partition")
+    assert repeats.filter(again)
+    assert again.getMessage() == "partition 0, seq 7: fork (and 1 like it)"
+
+
+def test_a_flood_of_ours_is_cut_off_and_counted() -> None:
+    now = 0.0
+    repeats = Repeats(lambda: now)
+    shown = [
+        repeats.filter(said("record %d is late", number, name="cachemind.gateway"))
+        for number in range(3 * MOST_ALIKE)
+    ]
+    assert sum(shown) == MOST_ALIKE
+    now = REPEAT_AFTER_S
+    last = said("record %d is late", 0, name="cachemind.gateway")
+    assert repeats.filter(last)
+    assert last.getMessage() == f"record 0 is late (and {2 * MOST_ALIKE} like it)"
 
 
 def test_another_message_or_another_speaker_is_not_held_back() -> None:
