@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from cachemind.core.access import ACCESS_NAMESPACE
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply
 from cachemind.core.state import Effect, Hits, NamespaceState, Step
@@ -426,6 +428,22 @@ def test_a_policy_is_kept_and_the_same_again_changes_nothing() -> None:
     assert work.state(NS).policy == '{"a":1}'
     assert work.state(NS).version == 1
     assert step.effect is Effect.NO_CHANGE
+
+
+def test_of_two_books_of_keys_made_at_once_the_first_counts() -> None:
+    def book(revision: int, mark: str) -> Envelope:
+        policy = f'{{"keys":["{mark}"],"revision":{revision}}}'
+        event = envelope(PolicyChanged(policy=policy), mark)
+        return replace(event, namespace=ACCESS_NAMESPACE)
+
+    log = [book(1, "a"), book(1, "b"), book(2, "c"), book(4, "d"), book(1, "a")]
+    work = folded([])
+    effects = [work.apply(each, lsn(at)).effect for at, each in enumerate(log)]
+    lost = Effect.NO_CHANGE
+    assert effects == [Effect.APPLIED, lost, Effect.APPLIED, lost, lost]
+    state = work.state(ACCESS_NAMESPACE)
+    assert state.policy == '{"keys":["c"],"revision":2}'
+    assert (state.version, state.counts["policy_refused"]) == (2, 3)
 
 
 def test_shredded_keys_are_a_sorted_set() -> None:

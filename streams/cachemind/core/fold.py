@@ -16,6 +16,8 @@ Rules that the events leave open, and why they are so:
   outside of versions and digest for that reason among others.
 * A rollback whose `expected_head` is not the head, or that names a version above it,
   changes nothing. Restoring the entries is not done here.
+* The policy of the namespace that holds the keys changes only to the book that follows
+  the one in force (`api_keys.follows`): of two writers at once the first wins.
 * `Invalidated` by prefix cannot match an entry that has no readable prompt.
 """
 
@@ -26,6 +28,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from cachemind.core.access import ACCESS_NAMESPACE
+from cachemind.core.api_keys import follows
 from cachemind.core.decisions import changes_of, is_fenced
 from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.state import (
@@ -85,8 +89,7 @@ def apply(
         case RolledBack():
             return _rolled_back(state, envelope, body, lsn)
         case PolicyChanged():
-            after = replace(state, policy=body.policy)
-            return _replaced(state, after, envelope, lsn)
+            return _policy_changed(state, envelope, body, lsn)
         case KeyShredded():
             keys = tuple(sorted({*state.shredded_keys, body.key_id}))
             after = replace(state, shredded_keys=keys)
@@ -207,6 +210,15 @@ def _refusal(state: NamespaceState, body: RolledBack) -> str | None:
     if body.to_version > state.version:
         return f"version {body.to_version} is above the head {state.version}"
     return None
+
+
+def _policy_changed(
+    state: NamespaceState, envelope: Envelope, body: PolicyChanged, lsn: Lsn
+) -> Step:
+    holds_keys = state.namespace == ACCESS_NAMESPACE
+    if holds_keys and not follows(state.policy, body.policy):
+        return _no_change(state, "policy_refused")
+    return _replaced(state, replace(state, policy=body.policy), envelope, lsn)
 
 
 def _replaced(
