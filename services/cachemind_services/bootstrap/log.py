@@ -12,6 +12,7 @@ from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.codec import Codec
 from cachemind.core.topics import Mode, Topics, topics
 from cachemind.errors import BrokerError, InvalidSetting
+from cachemind.ports import SchemaIds
 from cachemind.types import Partition
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.settings import BOOTSTRAP, Settings
@@ -58,15 +59,23 @@ def codec_of(settings: Settings) -> Codec:
 
     Raises: `InvalidSetting`, `LogUnavailable`, `LogRejected`.
     """
-    if not settings.schema_registry_url:
-        return Codec()
-    # Imported here: the extra that it needs is not installed by default.
-    from cachemind.adapters.registry import RegistryIds
-
-    ids = RegistryIds(settings.schema_registry_url, topics_of(settings).wal.name)
+    ids = registry_of(settings)
     codec = Codec(ids)
     codec.prepare()
     return codec
+
+
+def registry_of(settings: Settings) -> SchemaIds | None:
+    """Return the registry's ids of the WAL's values, None where there is no registry.
+
+    It is not asked yet. Raises: `InvalidSetting`.
+    """
+    if not settings.schema_registry_url:
+        return None
+    # Imported here: the extra that it needs is not installed by default.
+    from cachemind.adapters.registry import RegistryIds
+
+    return RegistryIds(settings.schema_registry_url, topics_of(settings).wal.name)
 
 
 def store_path(settings: Settings, partition: int) -> Path:

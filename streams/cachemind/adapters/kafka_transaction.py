@@ -1,4 +1,4 @@
-"""Appends several records to one Kafka topic: all of them, or none.
+"""Appends several records to Kafka, to one topic or to several: all of them, or none.
 
 Readers of committed records see them only once the transaction has committed. What a
 process leaves open when it dies is aborted by the next one with the same id, or by
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -25,6 +26,17 @@ _LOG: Final = logging.getLogger("cachemind.kafka")
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 Record = tuple[bytes, bytes, Headers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A record and where it goes: to `partition` or, without one, by its key."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: Partition | None = None
 
 
 def _no_objection() -> None:
@@ -54,13 +66,32 @@ class KafkaTransactions:
         self._topic = topic
         self._id = transactional_id
         self._timeout_s = timeout_s
-        # Kafka's word for "by the key".
-        self._partition = -1 if partition is None else int(partition)
+        self._partition = partition
         self._producer: Producer | None = None
 
     def append_all(
         self,
         records: Sequence[Record],
+        before_commit: Callable[[], None] = _no_objection,
+    ) -> Sequence[Lsn]:
+        """Return where each record is on the topic; see `commit`."""
+        return self.commit(
+            [
+                Placed(
+                    topic=self._topic,
+                    key=key,
+                    value=value,
+                    headers=headers,
+                    partition=self._partition,
+                )
+                for key, value, headers in records
+            ],
+            before_commit,
+        )
+
+    def commit(
+        self,
+        records: Sequence[Placed],
         before_commit: Callable[[], None] = _no_objection,
     ) -> Sequence[Lsn]:
         """Return where each record is, once all are committed.
@@ -89,7 +120,7 @@ class KafkaTransactions:
         if self._producer is None:
             producer = open_transactional_producer(self._properties, self._id, _noticed)
             try:
-                _until_done("begin", producer.init_transactions, until)
+                until_done("begin", producer.init_transactions, until)
             except LogError:
                 _close(producer)
                 raise
@@ -99,50 +130,26 @@ class KafkaTransactions:
     def _transact(
         self,
         producer: Producer,
-        records: Sequence[Record],
+        records: Sequence[Placed],
         until: float,
         before_commit: Callable[[], None],
     ) -> Sequence[Lsn]:
         try:
             producer.begin_transaction()
         except KafkaException as error:
-            raise _translated("begin", error) from error
+            raise translated("begin", error) from error
         found: dict[int, Lsn] = {}
         failed: list[KafkaError] = []
-        for number, (key, value, headers) in enumerate(records):
-            self._produce(
-                producer, key, value, headers, partial(_note, found, failed, number)
-            )
+        for number, record in enumerate(records):
+            produce(producer, record, partial(_note, found, failed, number))
         _served("append", lambda: producer.flush(max(until - time.monotonic(), 0.0)))
         if failed:
-            raise log_error(f"append to {self._topic}", failed[0])
+            raise log_error(f"append to {_named(records)}", failed[0])
         if len(found) != len(records):
             raise LogUnavailable("append: Kafka did not answer in time")
         before_commit()
-        _until_done("commit", producer.commit_transaction, until)
+        until_done("commit", producer.commit_transaction, until)
         return [found[number] for number in range(len(records))]
-
-    def _produce(
-        self,
-        producer: Producer,
-        key: bytes,
-        value: bytes,
-        headers: Headers,
-        noted: Callable[[KafkaError | None, Message], None],
-    ) -> None:
-        try:
-            producer.produce(
-                self._topic,
-                value,
-                key,
-                self._partition,
-                on_delivery=noted,
-                headers=list(headers) or None,
-            )
-        except BufferError as error:
-            raise LogUnavailable("append: the queue to Kafka is full") from error
-        except KafkaException as error:
-            raise _translated("append", error) from error
 
     def _abort(self, producer: Producer) -> None:
         """End a failed transaction; the next one begins with a new producer.
@@ -177,6 +184,36 @@ class KafkaSoleWriter(KafkaTransactions):
         return self._producer
 
 
+def produce(
+    producer: Producer,
+    record: Placed,
+    noted: Callable[[KafkaError | None, Message], None],
+) -> None:
+    """Hand a record to `producer`; `noted` is called once it is delivered, or not.
+
+    Raises: `LogUnavailable`, `LogRejected`.
+    """
+    # -1 is Kafka's word for "by the key".
+    partition = -1 if record.partition is None else int(record.partition)
+    try:
+        producer.produce(
+            record.topic,
+            record.value,
+            record.key,
+            partition,
+            on_delivery=noted,
+            headers=list(record.headers) or None,
+        )
+    except BufferError as error:
+        raise LogUnavailable("append: the queue to Kafka is full") from error
+    except KafkaException as error:
+        raise translated("append", error) from error
+
+
+def _named(records: Sequence[Placed]) -> str:
+    return ", ".join(sorted({record.topic for record in records}))
+
+
 def _noticed(error: KafkaError) -> None:
     _LOG.info("transactions: %s", error.str())
 
@@ -204,14 +241,14 @@ def _served(doing: str, step: Callable[[], object]) -> None:
     try:
         step()
     except KafkaException as error:
-        raise _translated(doing, error) from error
+        raise translated(doing, error) from error
     except SystemError as error:
         fact: BaseException | None = error
         while fact is not None and not isinstance(fact, KafkaException):
             fact = fact.__cause__ or fact.__context__
         if fact is None:
             raise LogUnavailable(f"{doing}: the producer failed for good") from error
-        raise _translated(doing, fact) from error
+        raise translated(doing, fact) from error
 
 
 def _close(producer: Producer) -> None:
@@ -221,7 +258,7 @@ def _close(producer: Producer) -> None:
         _LOG.warning("a producer ended badly: %s", error)
 
 
-def _until_done(doing: str, step: Callable[[float], object], until: float) -> None:
+def until_done(doing: str, step: Callable[[float], object], until: float) -> None:
     """Do one step of a transaction, again while that may help and time is left.
 
     Raises: `LogUnavailable`, `LogRejected`.
@@ -233,12 +270,13 @@ def _until_done(doing: str, step: Callable[[float], object], until: float) -> No
         except KafkaException as error:
             fact = kafka_error(error)
             if not fact.retriable() or until - time.monotonic() <= 0:
-                raise _translated(doing, error) from error
+                raise translated(doing, error) from error
         else:
             return
 
 
-def _translated(doing: str, error: KafkaException) -> LogError:
+def translated(doing: str, error: KafkaException) -> LogError:
+    """Return what went wrong with a step of a transaction, in our words."""
     fact = kafka_error(error)
     if fact.code() in _FENCED:
         return LogTakenOver(f"{doing}: another one has begun a transaction since")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cachemind.core.dead_letter import Letter, Source, letter_headers
 from cachemind.errors import LogUnavailable
 from cachemind.ports import LogRecord, LogWriter
 from cachemind.ports.commands import DeadLetter
 from cachemind.types import Lsn
 
-HEADER_PREFIX: Final = "cachemind-dlq-"
 ACK_TIMEOUT_S: Final = 30.0
 
 
@@ -27,6 +27,7 @@ class Reason(StrEnum):
     INVALID_REQUEST = "invalid_request"
     UNKNOWN_SCHEMA = "unknown_schema"
     NO_REPLY = "no_reply"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +78,14 @@ class DeadLetters:
 
 def dead_letter(topic: str, rejected: Rejected) -> DeadLetter:
     """Return key, value and headers of the dead letter of a record of `topic`."""
-    record, source = rejected.record, topic.encode()
-    facts: list[tuple[str, bytes]] = [
-        ("topic", source),
-        ("lsn", str(record.lsn).encode()),
-        ("reason", rejected.reason.value.encode()),
-        ("detail", rejected.detail.encode()),
-        ("timestamp-ms", str(record.timestamp_ms).encode()),
-    ]
-    if record.key is not None:
-        facts.append(("key", record.key))
-    if record.value is None:
-        facts.append(("null-value", b"true"))
-    ours = tuple((HEADER_PREFIX + name, fact) for name, fact in facts)
-    value = b"" if record.value is None else record.value
-    return source, value, record.headers + ours
+    record = rejected.record
+    letter = Letter(
+        source=Source(topic=topic, lsn=record.lsn),
+        reason=rejected.reason.value,
+        detail=rejected.detail,
+        timestamp_ms=record.timestamp_ms,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
+    return topic.encode(), letter.value or b"", letter_headers(letter)
