@@ -19,8 +19,8 @@ run "brokers" {
   }
 
   assert {
-    condition     = module.kafka.protections.disk_key == module.keys.storage
-    error_message = "Brokers' disks are not encrypted under our key."
+    condition     = module.kafka.protections.disk_key == module.keys.storage && alltrue([for key in module.kafka.protections.secrets_keys : key == module.keys.storage])
+    error_message = "Brokers' disks, or passwords, are not encrypted under our key."
   }
 
   assert {

@@ -24,6 +24,12 @@ override_resource {
 }
 
 override_resource {
+  target          = module.identities.aws_iam_role.task["topics"]
+  override_during = plan
+  values          = { arn = "arn:aws:iam::111122223333:role/topics" }
+}
+
+override_resource {
   target          = module.identities.aws_iam_role.person["auditor"]
   override_during = plan
   values          = { arn = "arn:aws:iam::111122223333:role/auditor" }
@@ -119,8 +125,8 @@ run "protected" {
 
   # ---- at rest
   assert {
-    condition     = module.audit.protections.encryption == "AES256"
-    error_message = "The audit bucket is not encrypted with S3's own keys."
+    condition     = module.audit.protections.encryption == "AES256" && module.audit.protections.access_sse == "AES256"
+    error_message = "The audit bucket, or that of access logs, is not encrypted with S3's own keys."
   }
 
   assert {
@@ -134,6 +140,22 @@ run "protected" {
   assert {
     condition     = alltrue([for group in module.observability.protections : group.key == module.keys.storage && group.days >= 30])
     error_message = "A log group is not encrypted under our key, or forgets within a month."
+  }
+
+  assert {
+    condition     = alltrue([for key in module.service.protections.secrets_keys : key == module.keys.storage])
+    error_message = "A secret is not encrypted under our key."
+  }
+
+  # Before 1.4.0 the disk of a task, where the stores are, was not encrypted.
+  assert {
+    condition     = alltrue([for platform in module.service.protections.platforms : platform == "1.4.0"])
+    error_message = "The disk of a task is not encrypted."
+  }
+
+  assert {
+    condition     = module.keys.protections.data_keys_kept == "Disabled" && !module.keys.protections.data_keys_expire
+    error_message = "Destroyed data keys are kept, or those in use are not."
   }
 
   assert {
@@ -191,6 +213,31 @@ run "protected" {
       ]
     ]))
     error_message = "A secret is in a plain variable."
+  }
+
+  # ---- what runs beside what
+  assert {
+    condition     = toset([for container in module.service.containers["gateway"] : container.name]) == toset(["gateway", "materializer", "requests", "receipts", "metrics"])
+    error_message = "A gateway is without a process that it needs beside it."
+  }
+
+  assert {
+    condition = alltrue([
+      for container in module.service.containers["gateway"] : anytrue([
+        for mount in container.mountPoints : mount.sourceVolume == "home" && mount.containerPath == "/var/lib/cachemind"
+      ]) if container.name != "metrics"
+    ]) && contains(module.service.protections.volumes["gateway"], "home")
+    error_message = "The processes of a gateway's task do not share the stores."
+  }
+
+  assert {
+    condition     = one([for container in module.service.containers["gateway"] : container if container.name == "gateway"]).healthCheck.retries > 0
+    error_message = "A gateway that answers no more is not replaced."
+  }
+
+  assert {
+    condition     = toset(keys(module.service.policies)) == toset(["gateway", "signer", "sink", "auditor"]) && toset(keys(module.service.start_policies)) == toset(["gateway", "signer", "sink", "topics"])
+    error_message = "There is a role more, or one less, than there should be."
   }
 
   # ---- the lock
@@ -299,15 +346,27 @@ run "protected" {
   assert {
     condition = length([
       for found in flatten([
-        for policy in concat(values(module.service.policies), values(module.service.start_policies)) : [
+        for policy in concat(values(module.service.policies), values(module.service.start_policies), values(module.network.policies)) : [
           for statement in policy.Statement : [
-            for pair in setproduct(statement.Action, statement.Resource) : "${pair[0]} on ${pair[1]}"
-            if statement.Effect == "Allow" && (strcontains(pair[0], "*") || pair[1] == "*" || startswith(pair[1], "arn:aws:s3:::*"))
+            for pair in setproduct(statement.Action, flatten([statement.Resource])) : "${pair[0]} on ${pair[1]}"
+            # The objects of one bucket, and the streams of one log group, are no wildcard.
+            if statement.Effect == "Allow" && (strcontains(pair[0], "*") || strcontains(replace(replace(pair[1], "/^arn:aws:s3:::[a-z-]+/[*]$/", ""), "/^arn:aws:logs:.*:log-group:[a-z-]+:[*]$/", ""), "*"))
           ]
         ]
       ]) : found if !contains(["ecr:GetAuthorizationToken on *"], found)
     ]) == 0
     error_message = "A role has a wildcard that is not listed."
+  }
+
+  assert {
+    condition = toset(flatten([
+      for policy in values(module.service.start_policies) : [
+        for statement in policy.Statement : [
+          for pair in setproduct(statement.Action, statement.Resource) : "${pair[0]} ${pair[1]}" if startswith(pair[0], "kms:") || startswith(pair[0], "s3:")
+        ]
+      ]
+    ])) == toset(["kms:Decrypt arn:aws:kms:eu-central-1:111122223333:key/storage"])
+    error_message = "What starts a task may do more than open its secrets."
   }
 
   # ---- nobody deletes receipts
@@ -333,7 +392,7 @@ run "protected" {
 
   assert {
     condition = alltrue([
-      for role in ["gateway", "signer", "sink", "auditor"] : anytrue([
+      for role in ["gateway", "signer", "sink", "topics", "auditor"] : anytrue([
         for statement in module.audit.protections.policy.Statement :
         statement.Effect == "Deny" && contains(flatten([statement.Action]), "s3:DeleteObjectVersion") && contains(flatten([statement.Action]), "s3:DeleteObject")
         && contains(try(statement.Condition.ArnEquals["aws:PrincipalArn"], []), "arn:aws:iam::111122223333:role/${role}")

@@ -53,9 +53,10 @@ module "network" {
 }
 
 module "topics" {
-  source         = "../../modules/topics"
-  partitions     = 8
-  retention_days = var.retention_days
+  source             = "../../modules/topics"
+  partitions         = 8
+  replication_factor = var.replication_factor
+  retention_days     = var.retention_days
 }
 
 module "service" {

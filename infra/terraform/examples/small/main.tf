@@ -7,6 +7,7 @@ module "kafka" {
   storage_key_arn    = module.keys.storage
   instance_type      = "kafka.t3.small"
   disk_gib           = 50
+  replication_factor = var.replication_factor
   open_until_acls    = var.open_until_acls
   log_retention_days = 90
   accounts           = ["gateway", "signer", "sink", "topics", "auditor"]
@@ -59,9 +60,10 @@ module "network" {
 }
 
 module "topics" {
-  source         = "../../modules/topics"
-  partitions     = 2
-  retention_days = var.retention_days
+  source             = "../../modules/topics"
+  partitions         = 2
+  replication_factor = var.replication_factor
+  retention_days     = var.retention_days
 }
 
 module "service" {

@@ -99,6 +99,12 @@ variable "lock_days" {
   description = "For how long sealed receipts can be deleted by nobody."
 }
 
+variable "replication_factor" {
+  type        = number
+  default     = 3
+  description = "Copies of each record: as many as a lost broker must leave two of."
+}
+
 variable "retention_days" {
   type        = map(number)
   default     = {}

@@ -22,6 +22,7 @@ output "protections" {
     versioning    = aws_s3_bucket_versioning.audit.versioning_configuration[0].status
     public        = { audit = aws_s3_bucket_public_access_block.audit, access = aws_s3_bucket_public_access_block.access }
     encryption    = one(aws_s3_bucket_server_side_encryption_configuration.audit.rule).apply_server_side_encryption_by_default[0].sse_algorithm
+    access_sse    = one(aws_s3_bucket_server_side_encryption_configuration.access.rule).apply_server_side_encryption_by_default[0].sse_algorithm
     policy        = jsondecode(aws_s3_bucket_policy.audit.policy)
     access_policy = jsondecode(aws_s3_bucket_policy.access.policy)
     expires       = anytrue([for rule in aws_s3_bucket_lifecycle_configuration.audit.rule : length(rule.expiration) > 0 || length(rule.noncurrent_version_expiration) > 0])

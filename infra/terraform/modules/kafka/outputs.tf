@@ -36,6 +36,7 @@ output "protections" {
     unauthenticated   = aws_msk_cluster.this.client_authentication[0].unauthenticated
     client_broker     = aws_msk_cluster.this.encryption_info[0].encryption_in_transit[0].client_broker
     in_cluster        = aws_msk_cluster.this.encryption_info[0].encryption_in_transit[0].in_cluster
+    secrets_keys      = [for secret in aws_secretsmanager_secret.account : secret.kms_key_id]
     disk_key          = aws_msk_cluster.this.encryption_info[0].encryption_at_rest_kms_key_arn
     server_properties = aws_msk_configuration.this.server_properties
   }

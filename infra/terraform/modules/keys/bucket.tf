@@ -43,6 +43,19 @@ resource "aws_s3_bucket_versioning" "data_keys" {
   }
 }
 
+# Nothing expires here: a data key is needed for as long as its payloads are.
+resource "aws_s3_bucket_lifecycle_configuration" "data_keys" {
+  bucket = aws_s3_bucket.data_keys.id
+  rule {
+    id     = "unfinished"
+    status = "Enabled"
+    filter {}
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 1
+    }
+  }
+}
+
 resource "aws_s3_bucket_logging" "data_keys" {
   bucket        = aws_s3_bucket.data_keys.id
   target_bucket = var.access_log_bucket

@@ -10,7 +10,7 @@ locals {
   subnet_ids = local.made ? [for zone in var.availability_zones : aws_subnet.private[zone].id] : var.existing.subnet_ids
   routes     = local.made ? [aws_route_table.private[0].id] : var.existing.route_table_ids
 
-  endpoints = toset(["ecr.api", "ecr.dkr", "kms", "logs", "monitoring", "secretsmanager"])
+  endpoints = toset(["ecr.api", "ecr.dkr", "kms", "logs", "secretsmanager"])
 }
 
 resource "aws_vpc" "this" {

@@ -25,3 +25,8 @@ output "public_addresses" {
   description = "Whether a subnet hands out public addresses; never."
   value       = anytrue([for subnet in aws_subnet.private : subnet.map_public_ip_on_launch])
 }
+
+output "policies" {
+  description = "What the roles that are made here may do, as decoded JSON."
+  value       = { for policy in aws_iam_role_policy.flow : policy.name => jsondecode(policy.policy) }
+}

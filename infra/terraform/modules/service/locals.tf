@@ -52,6 +52,8 @@ locals {
     PROMETHEUS_MULTIPROC_DIR = "${local.home}/metrics"
   }
 
+  # The design's garbage collector (`cachemind collector`) and warmer are not processes of
+  # the program yet: nothing is started in their place, and expired entries keep their room.
   processes = {
     gateway = {
       gateway = {

@@ -200,7 +200,17 @@ variable "settings" {
   default     = {}
   description = "More of the program's settings, by name: { ttl_s = \"3600\" }."
   validation {
-    condition     = alltrue([for name in keys(var.settings) : can(regex("^[a-z][a-z0-9_]*$", name)) && !contains(["audit_mode", "production", "on_wal_failure", "wal_ack"], name)])
-    error_message = "settings names settings such as ttl_s; audit_mode, production, wal_ack and on_wal_failure are not for turning off here."
+    condition     = alltrue([for name in keys(var.settings) : can(regex("^[a-z][a-z0-9_]*$", name))])
+    error_message = "settings names settings in small letters, such as ttl_s."
+  }
+  validation {
+    # How Kafka is reached, what this module sets by itself, and secrets, which come from
+    # Secrets Manager and never in a plain variable.
+    condition = !anytrue([
+      for name in keys(var.settings) :
+      can(regex("^(kafka_(bootstrap_servers|security_protocol|sasl_.*|.*ssl_.*)|audit_.*|pkcs11_.*|sink_(url|dir|retention_.*))$", name))
+      || can(regex("^(data_dir|data_keys_url|host|log_dir|namespace|on_wal_failure|partitions|payload_key|port|production|secret_file|snapshot_url|topic_prefix|upstream|wal_ack|workers)$", name))
+    ])
+    error_message = "settings does not change how Kafka is reached, what is audited, where things are kept, or what has a variable of its own."
   }
 }

@@ -1,0 +1,1 @@
+../../../tests/refused_service.tftest.hcl

@@ -1,0 +1,166 @@
+"""Terraform's topics and ACLs against the program's own: they must never disagree."""
+
+from __future__ import annotations
+
+import ast
+import json
+import runpy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cachemind.core.topics import Mode, TopicSpec, topics
+
+ROOT: Final = Path(__file__).parents[2]
+MODULE: Final = ROOT / "infra" / "terraform" / "modules" / "topics"
+TABLE: Final[Mapping[str, Any]] = json.loads((MODULE / "topics.json").read_text())[
+    "topics"
+]
+RULES: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = json.loads(
+    (MODULE / "acls.json").read_text()
+)
+PREFIX: Final = "{prefix}"
+PROCESSES: Final = ("gateway", "signer", "sink")
+
+
+def specs(partitions: int) -> Mapping[str, TopicSpec]:
+    """Return the program's topics by their names without the prefix."""
+    return {
+        spec.name.removeprefix("any."): spec
+        for spec in topics(partitions, Mode.PRODUCTION, "any").all()
+    }
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 1024])
+def test_the_table_is_the_programs(partitions: int) -> None:
+    found = {
+        name: (
+            partitions if row["as_many_as_wal"] else row["partitions"],
+            row["replication_factor"],
+            row["settings"],
+        )
+        for name, row in TABLE.items()
+    }
+    assert found == {
+        name: (spec.partitions, spec.replication_factor, spec.settings())
+        for name, spec in specs(partitions).items()
+    }
+
+
+def test_the_table_is_what_its_generator_writes() -> None:
+    generator = runpy.run_path(str(MODULE / "generate.py"))
+    assert (MODULE / "topics.json").read_text() == generator["rendered"]()
+
+
+def test_retention_is_set_for_topics_that_keep_by_time_and_no_other() -> None:
+    by_time = sorted(
+        name for name, spec in specs(1).items() if spec.cleanup == "delete"
+    )
+    variables = (MODULE / "variables.tf").read_text()
+    accepted = variables.partition("setsubtract(keys(var.retention_days), ")[2]
+    assert sorted(json.loads(accepted.partition(")")[0])) == by_time
+
+
+# ---- ACLs ---------------------------------------------------------------------------
+
+
+def rules(kind: str, role: str) -> Iterator[Mapping[str, Any]]:
+    return (rule for rule in RULES[role] if rule["resource"] == kind)
+
+
+def test_every_topic_in_an_acl_is_one_of_the_program() -> None:
+    known = {f"{PREFIX}.{name}" for name in TABLE} | {f"{PREFIX}."}
+    named = {rule["name"] for role in RULES for rule in rules("topic", role)}
+    assert named == known
+
+
+def test_a_role_does_to_all_topics_no_more_than_look_at_them() -> None:
+    for role in RULES:
+        for rule in rules("topic", role):
+            if rule["pattern"] == "prefixed":
+                assert set(rule["operations"]) == {"describe", "describe_configs"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "writers"),
+    [
+        ("requests", set()),
+        ("replies", {"gateway"}),
+        ("wal", {"gateway", "ceremony"}),
+        ("snapshots", {"gateway"}),
+        ("audit", {"signer"}),
+        ("audit.cuts", {"signer"}),
+        ("dlq", {"gateway"}),
+    ],
+)
+def test_who_may_write(topic: str, writers: set[str]) -> None:
+    assert writers == {
+        role
+        for role in RULES
+        for rule in rules("topic", role)
+        if rule["name"] == f"{PREFIX}.{topic}" and "write" in rule["operations"]
+    }
+
+
+def test_nobody_may_make_change_or_delete_a_topic() -> None:
+    allowed = {"describe", "describe_configs", "read", "write"}
+    for role in RULES:
+        for rule in RULES[role]:
+            assert set(rule["operations"]) <= allowed
+
+
+def names_of_the_program() -> set[str]:
+    """Return the groups and transactional ids: texts after a settings' topic prefix.
+
+    What is put in at run time is `*`.
+    """
+    found = set()
+    for path in (ROOT / "services" / "cachemind_services").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            head, *rest = node.values
+            if "topic_prefix" in ast.unparse(head):
+                found.add("".join(map(_shown, rest)))
+    return found
+
+
+def _shown(part: ast.expr) -> str:
+    return str(part.value) if isinstance(part, ast.Constant) else "*"
+
+
+def test_groups_and_transactional_ids_are_those_of_the_program() -> None:
+    # The two names that are made from a part of one found in the text:
+    # signer.py's roles, and a request session's id, which is its group's and a number.
+    made = {"-*": {"-signer-*", "-cutter-*"}, ".requests": {".requests", ".requests.*"}}
+    wanted = {
+        name for found in names_of_the_program() for name in made.get(found, {found})
+    }
+    granted = {
+        rule["name"].removeprefix(PREFIX)
+        + ("*" if rule["pattern"] != "literal" else "")
+        for role in RULES
+        for kind in ("group", "transactional_id")
+        for rule in rules(kind, role)
+    }
+    assert granted == wanted
+
+
+def test_the_names_that_are_made_from_parts_are_still_made_so() -> None:
+    signer = (ROOT / "services/cachemind_services/bootstrap/signer.py").read_text()
+    assert 'f"signer-{partition}"' in signer
+    assert 'f"cutter-{keys.log_id}"' in signer
+    requests = (ROOT / "streams/cachemind/adapters/kafka_requests.py").read_text()
+    assert 'f"{topics.group}.{partition}"' in requests
+
+
+@pytest.mark.parametrize("role", PROCESSES)
+def test_a_process_may_ask_which_cluster_it_is(role: str) -> None:
+    assert [rule["operations"] for rule in rules("cluster", role)] == [["describe"]]
+
+
+def test_an_auditor_reads_and_does_nothing_else() -> None:
+    assert {rule["resource"] for rule in RULES["auditor"]} == {"topic"}
+    assert {op for rule in RULES["auditor"] for op in rule["operations"]} == {"read"}
