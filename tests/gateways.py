@@ -256,13 +256,14 @@ def _deps(
             Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
         },
         metrics=GatewayMetrics(),
-        past=past_of(fold),
+        past=lambda number: past_of(fold, number),
     )
 
 
-def past_of(fold: Fold) -> StoredPast:
-    """Return the past of the namespace's partition."""
-    partition = partition_of(NAMESPACE.encode(), PARTITIONS)
+def past_of(fold: Fold, number: Partition | None = None) -> StoredPast:
+    """Return the past of a partition's namespaces, by default of ours."""
+    home = Partition(partition_of(NAMESPACE.encode(), PARTITIONS))
+    partition = home if number is None else number
     view = fold.stores[partition].view()
     elsewhere = Elsewhere(
         snapshot=fold.snapshots.get, progress=lambda: fold.progress, close=lambda: None

@@ -127,7 +127,7 @@ def audited(
         views=[store.view() for store in world.fold.stores],
         wal=world.log.writer(),
         upstream=HttpUpstream(upstream_url, UpstreamTimeouts()),
-        past=past_of(world.fold),
+        past=lambda number: past_of(world.fold, number),
         metrics=GatewayMetrics(),
         receipts=signer.index.view(),
     )

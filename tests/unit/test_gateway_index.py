@@ -27,7 +27,9 @@ from cachemind.types import (
 )
 from cachemind_services.gateway.follower import Follower, Freshness
 from cachemind_services.gateway.metrics import GatewayMetrics
-from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.partition_follower import PartitionFollower
+from cachemind_services.gateway.semantic import Encoder, SemanticTier
+from cachemind_services.gateway.vector_index import HeldContexts, VectorIndex
 from tests.unit.test_gateway_parts import SHOP, envelope, stored
 
 EMBEDDER = MemoryEmbedder()
@@ -71,7 +73,8 @@ class Folded:
 
     def index(self, rows: int = 1_000) -> VectorIndex:
         self.view.catch_up()
-        return VectorIndex(self.view, SHOP, EMBEDDER.dimensions, rows)
+        held = HeldContexts(rows)
+        return VectorIndex(self.view, SHOP, EMBEDDER.dimensions, held)
 
 
 def near(index: VectorIndex, text: str, context: ContextKey = ONE) -> list[bytes]:
@@ -165,42 +168,42 @@ class Failing:
         return EMBEDDER.embed(text)
 
 
-def tier(embedder: Failing, deadline_s: float = 5.0) -> SemanticTier:
-    index = Folded().index()
-    return SemanticTier(
-        embedder, index, GatewayMetrics(), deadline_s=deadline_s, candidates=8
+def tier(embedder: Failing, deadline_s: float = 5.0) -> tuple[SemanticTier, Encoder]:
+    encoder = Encoder(
+        embedder, GatewayMetrics(), deadline_s=deadline_s, limit_rows=1_000
     )
+    return SemanticTier(encoder, Folded().index(), 8), encoder
 
 
 async def test_a_slow_encoder_costs_its_deadline_and_then_nothing() -> None:
     embedder = Failing()
     embedder.block.clear()
-    semantic = tier(embedder, deadline_s=0.02)
+    semantic, encoder = tier(embedder, deadline_s=0.02)
     for _ in range(10):
         assert await semantic.find("x", ONE, 0.9) is None
     # Three late ones open the breaker; those that queued up are not worked on.
     assert embedder.calls == 1
     embedder.block.set()
-    semantic.close()
+    encoder.close()
 
 
 async def test_a_failing_encoder_is_no_candidates() -> None:
     embedder = Failing()
     embedder.fail = True
-    semantic = tier(embedder)
+    semantic, encoder = tier(embedder)
     for _ in range(10):
         assert await semantic.find("x", ONE, 0.9) is None
     assert embedder.calls == 3
-    semantic.close()
+    encoder.close()
 
 
 async def test_text_past_the_window_has_no_vector() -> None:
-    semantic = tier(Failing())
+    semantic, encoder = tier(Failing())
     found = await semantic.find("word " * 300, ONE, 0.9)
     assert found is not None
     assert found.vector is None
     assert found.near == ()
-    semantic.close()
+    encoder.close()
 
 
 # ---- follower -----------------------------------------------------------------------
@@ -231,7 +234,8 @@ class Ends:
 
 
 def follower(view: StoreView, ends: Ends, seen: list[Freshness]) -> Follower:
-    return Follower(view, SHOP, Partition(0), ends, seen.append)
+    line = PartitionFollower(view, Partition(0), ends)
+    return Follower(line, SHOP, seen.append)
 
 
 async def until(holds: object) -> None:

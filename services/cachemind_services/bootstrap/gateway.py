@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
 from cachemind.ports.data_keys import HeldKeys
 from cachemind.ports.receipt_index import ReceiptFinder
-from cachemind.types import Namespace, Offset, Partition
+from cachemind.types import Offset, Partition
 from cachemind_services.bootstrap.log import (
     codec_of,
     identify,
@@ -30,7 +31,7 @@ from cachemind_services.bootstrap.log import (
 )
 from cachemind_services.bootstrap.log_end import records_end
 from cachemind_services.bootstrap.past import StoredPast
-from cachemind_services.bootstrap.past_files import open_past
+from cachemind_services.bootstrap.past_files import open_past_of
 from cachemind_services.bootstrap.payloads import open_payloads
 from cachemind_services.bootstrap.receipts import open_receipt_view
 from cachemind_services.broker.distribution import default_cache_dir
@@ -59,7 +60,7 @@ class GatewayPorts:
     upstream: Upstream
     clock: Clock
     log_ends: Callable[[], Mapping[Partition, Offset]]
-    past: StoredPast
+    past: Callable[[Partition], StoredPast]
     receipts: ReceiptFinder | None = None
     payloads: Payloads = PLAIN
     payload_keys: HeldKeys | None = None
@@ -95,7 +96,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         log_ends=log_ends(
             KafkaReader(kafka, wal, request_s=WAIT_S), settings.partitions
         ),
-        past=open_past(settings, log, Namespace(settings.namespace)),
+        past=partial(open_past_of, settings, log),
         receipts=open_receipt_view(settings, _scratch(settings)),
         payloads=opened.payloads,
         payload_keys=opened.keys,

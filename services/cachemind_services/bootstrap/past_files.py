@@ -48,6 +48,13 @@ def open_past(
 ) -> StoredPast:
     """Return the past of `namespace`; contacts nobody yet. Close it in the end."""
     partition = Partition(partition_of(namespace.encode(), settings.partitions))
+    return open_past_of(settings, log, partition)
+
+
+def open_past_of(
+    settings: Settings, log: LogIdentity | None, partition: Partition
+) -> StoredPast:
+    """Return the past of a partition's namespaces; contacts nobody yet."""
     kafka, topics = kafka_of(settings), topics_of(settings)
     view = RocksView(
         store_path(settings, partition),

@@ -268,7 +268,6 @@ def open_replay(settings: Settings, replay: Replay) -> GatewayPorts:
         RocksView(replay.store_path(number), memory)
         for number in range(settings.partitions)
     ]
-    past = RocksView(replay.store_path(home), memory)
     opened = open_payloads(settings, makes=False)
     return GatewayPorts(
         views=views,
@@ -280,17 +279,22 @@ def open_replay(settings: Settings, replay: Replay) -> GatewayPorts:
         payload_keys=opened.keys,
         clock=FixedClock(replay.as_of.at_ns),
         log_ends=lambda: {home: Offset(views[home].catch_up() + 1)},
-        past=StoredPast(
-            past,
-            Sources(
-                partition=home,
-                store=past,
-                checkpoints=MemoryCheckpoints(),
-                log=MemoryLog(settings.partitions, SystemClock()).reader(),
-                decoder=Codec(),
-            ),
-            Elsewhere(
-                snapshot=lambda name: None, progress=lambda: None, close=lambda: None
-            ),
+        past=lambda number: _past(replay, number, settings.partitions),
+    )
+
+
+def _past(replay: Replay, partition: Partition, partitions: int) -> StoredPast:
+    view = RocksView(replay.store_path(partition), RocksMemory())
+    return StoredPast(
+        view,
+        Sources(
+            partition=partition,
+            store=view,
+            checkpoints=MemoryCheckpoints(),
+            log=MemoryLog(partitions, SystemClock()).reader(),
+            decoder=Codec(),
+        ),
+        Elsewhere(
+            snapshot=lambda name: None, progress=lambda: None, close=lambda: None
         ),
     )

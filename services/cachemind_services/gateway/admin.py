@@ -1,4 +1,4 @@
-"""`/v1/cachemind/*`: look at a namespace, store by hand, invalidate."""
+"""`/v1/cachemind/*`: look at a namespace, store by hand, invalidate, judge a hit."""
 
 from __future__ import annotations
 
@@ -24,8 +24,15 @@ from cachemind.errors import (
     MalformedCompletion,
     PayloadUnreadable,
 )
-from cachemind.events import Evidence, Invalidated, SelectorKind
-from cachemind.types import HASH_BYTES, ExactKey, Lsn
+from cachemind.events import (
+    Evidence,
+    Feedback,
+    Invalidated,
+    SelectorKind,
+    Stored,
+    Verdict,
+)
+from cachemind.types import HASH_BYTES, ID_BYTES, ExactKey, Lsn, TraceId
 from cachemind_services.gateway.admission import AdmissionDesk
 from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
@@ -41,6 +48,7 @@ from cachemind_services.gateway.http_io import (
     send_invalid,
     send_json,
 )
+from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.versions_api import VersionsApi, answered
 from cachemind_services.gateway.writes import Writes
@@ -74,7 +82,9 @@ class Admin:
         desk: AdmissionDesk,
         follower: Follower,
         versions: VersionsApi,
+        rules: Rules,
     ) -> None:
+        self._rules = rules
         self._deps = deps
         self._understanding = understanding
         self._entries = entries
@@ -111,6 +121,9 @@ class Admin:
             await self._put(scope, receive, send)
         elif (method, path) == ("POST", "invalidate"):
             await self._invalidate(scope, receive, send)
+        elif (method, path) == ("POST", "feedback"):
+            lsn = await self.feedback(scope, await self._fields(receive))
+            await send_json(send, 201, {"lsn": str(lsn)})
         elif method == "GET" and path.startswith("entries/"):
             await self._entry(path.removeprefix("entries/"), scope, send)
         else:
@@ -144,7 +157,23 @@ class Admin:
             await send_json(send, 200, shown(entry))
 
     async def _put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fields = await self._fields(receive)
+        lsn, stored = await self.put(scope, await self._fields(receive))
+        await send_json(
+            send,
+            201,
+            {
+                "key": stored.exact_key.hex(),
+                "lsn": str(lsn),
+                "snapshot_id": stored.snapshot_id,
+                "ttl_ms": stored.ttl_ms,
+            },
+        )
+
+    async def put(self, scope: Scope, fields: JsonObject) -> tuple[Lsn, Stored]:
+        """Store an answer; return its event, and where that is.
+
+        Raises: `InvalidRequest`, `LogError`, `PayloadUnreadable`.
+        """
         call = self._understanding.call(
             time.perf_counter(), scope, _object_body(fields, "request")
         )
@@ -153,7 +182,7 @@ class Admin:
         if keys is None:
             raise InvalidRequest("request", "is too large to be stored")
         response = canonical(completion)
-        policy = self._deps.settings.policy
+        policy = self._rules.policy
         if len(response) > policy.max_entry_bytes:
             raise InvalidRequest(
                 "response", f"is larger than {policy.max_entry_bytes} bytes", status=413
@@ -172,17 +201,7 @@ class Admin:
         vector = await self._desk.vector(keys.prompt)
         stored = self._desk.event(call, keys, decision, response, vector, _tags(fields))
         await self._past_the_fence()
-        lsn = await self._writes.store(stored, call.trace.trace_id)
-        await send_json(
-            send,
-            201,
-            {
-                "key": keys.exact_key.hex(),
-                "lsn": str(lsn),
-                "snapshot_id": stored.snapshot_id,
-                "ttl_ms": stored.ttl_ms,
-            },
-        )
+        return await self._writes.store(stored, call.trace.trace_id), stored
 
     async def _past_the_fence(self) -> None:
         """Wait until a rollback shows here: the fold would drop what knows it not.
@@ -193,7 +212,17 @@ class Admin:
             raise LogUnavailable("a rollback is under way; try again later")
 
     async def _invalidate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fields = await self._fields(receive)
+        lsn = await self.invalidate(scope, await self._fields(receive))
+        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
+        await send_json(
+            send, 200 if folded else 202, {"lsn": str(lsn), "folded": folded}
+        )
+
+    async def invalidate(self, scope: Scope, fields: JsonObject) -> Lsn:
+        """Return the LSN of an invalidation, in effect here from now on.
+
+        Raises: `InvalidRequest`, `LogError`.
+        """
         kind = _text(fields, "kind")
         if kind not in list(SelectorKind):
             raise InvalidRequest("kind", "must be one of " + ", ".join(SelectorKind))
@@ -207,13 +236,25 @@ class Admin:
             )
         except InvalidEvent as error:
             raise InvalidRequest(error.field, error.problem) from error
-        lsn = await self._writes.invalidate(
-            event, self._understanding.trace(scope).trace_id
+        trace = self._understanding.trace(scope).trace_id
+        return await self._writes.invalidate(event, trace)
+
+    async def feedback(self, scope: Scope, fields: JsonObject) -> Lsn:
+        """Return the LSN of what somebody says of a hit that was served.
+
+        Raises: `InvalidRequest`, `LogError`.
+        """
+        verdict = _text(fields, "verdict")
+        if verdict not in list(Verdict):
+            raise InvalidRequest("verdict", "must be one of " + ", ".join(Verdict))
+        event = Feedback(
+            matched_key=ExactKey(_hex(fields, "key", HASH_BYTES)),
+            served_trace_id=TraceId(_hex(fields, "trace_id", ID_BYTES)),
+            verdict=Verdict(verdict),
         )
-        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
-        await send_json(
-            send, 200 if folded else 202, {"lsn": str(lsn), "folded": folded}
-        )
+        await self._past_the_fence()
+        trace = self._understanding.trace(scope).trace_id
+        return await self._writes.feedback(event, trace)
 
     async def _fields(self, receive: Receive) -> JsonObject:
         body = await read_body(receive, self._deps.settings.max_body_bytes)
@@ -299,6 +340,13 @@ def _tags(fields: JsonObject) -> tuple[str, ...]:
     if not isinstance(tags, list) or len(tags) > _MOST_TAGS:
         raise InvalidRequest("tags", f"must be a list of at most {_MOST_TAGS}")
     return tuple(_checked(f"tags[{index}]", tag) for index, tag in enumerate(tags))
+
+
+def _hex(fields: JsonObject, name: str, size: int) -> bytes:
+    text = _text(fields, name)
+    if len(text) != 2 * size or not _HEX.issuperset(text):
+        raise InvalidRequest(name, f"must be {2 * size} lower-case hex characters")
+    return bytes.fromhex(text)
 
 
 def _text(fields: JsonObject, name: str, default: str | None = None) -> str:

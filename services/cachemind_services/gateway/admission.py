@@ -17,6 +17,7 @@ from cachemind.types import Sha256
 from cachemind_services.gateway.call import Call, is_disputed
 from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
 from cachemind_services.gateway.identity import Ids
+from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.semantic import SemanticTier, semantic_key
 
 _SALT_BYTES: Final = 16
@@ -38,8 +39,13 @@ class AdmissionDesk:
     """Decides by core's rules and fills in the event."""
 
     def __init__(
-        self, deps: GatewayDeps, ids: Ids, semantic: SemanticTier | None
+        self,
+        deps: GatewayDeps,
+        ids: Ids,
+        semantic: SemanticTier | None,
+        rules: Rules,
     ) -> None:
+        self._rules = rules
         self._deps = deps
         self._ids = ids
         self._semantic = semantic
@@ -56,7 +62,7 @@ class AdmissionDesk:
         except (MalformedCompletion, InvalidRequest):
             return NotAdmitted("malformed")
         decision = decide_admission(
-            policy=self._deps.settings.policy,
+            policy=self._rules.policy,
             effective=call.effective,
             request=keys.request,
             body_ambiguous=is_disputed(call),

@@ -24,6 +24,7 @@ from cachemind_services.gateway.rollback_api import (
     ROLLBACKS_PREFIX,
     is_of_past,
 )
+from cachemind_services.gateway.spaces import Spaces
 from cachemind_services.gateway.versions_api import (
     DIFF_PATH,
     VERSIONS_PATH,
@@ -39,6 +40,7 @@ class Gateway:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
+        self._spaces: Spaces | None = None
         self._parts: Parts | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,25 +55,22 @@ class Gateway:
 
     async def startup(self) -> None:
         """Begin following the store; answers requests from now on."""
-        self._parts = Parts(self._deps)
-        await self._parts.keys.start()
-        await self._parts.follower.start()
-        self._parts.recovery.start()
+        self._spaces = Spaces(self._deps)
+        self._parts = await self._spaces.start()
 
     def draining(self) -> None:
         """Hold no request back any longer; `shutdown` is to follow."""
-        parts = self._parts
-        if parts is not None and parts.receipts is not None:
-            parts.receipts.send_away()
+        if self._spaces is not None:
+            self._spaces.send_away()
 
     async def shutdown(self) -> None:
         """Let what is in flight end, flush the log, close every port.
 
         The server has stopped accepting by now.
         """
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            await parts.close()
+        spaces, self._spaces, self._parts = self._spaces, None, None
+        if spaces is not None:
+            await spaces.close()
         self._deps.metrics.settle()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

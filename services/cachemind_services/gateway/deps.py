@@ -28,6 +28,13 @@ Raises: `LogUnavailable`.
 """
 
 
+OpenPast = Callable[[Partition], TimeTravel]
+"""Returns the past of a partition's namespaces, for one thread; blocks.
+
+Raises: `CacheError`.
+"""
+
+
 class RecordEncoder(Protocol):
     """The half of the codec that a writer needs."""
 
@@ -93,8 +100,8 @@ class GatewayDeps:
     """The ports of one gateway worker; it closes views, log, upstream when it stops.
 
     `views` has one view a WAL partition, by number. `random` returns that many
-    unguessable bytes. `past` is that of the namespace's partition, None
-    where the gateway itself shows the past. `receipts` is None where none are kept.
+    unguessable bytes. `past` is None where the gateway itself shows the past.
+    `receipts` is None where none are kept.
     `payload_keys` are those that `payloads` are sealed under, None in the clear.
     """
 
@@ -108,7 +115,7 @@ class GatewayDeps:
     random: Callable[[int], bytes]
     log_ends: LogEnds
     metrics: GatewayMetrics
-    past: TimeTravel | None = None
+    past: OpenPast | None = None
     receipts: ReceiptFinder | None = None
     payloads: Payloads = PLAIN
     payload_keys: HeldKeys | None = None

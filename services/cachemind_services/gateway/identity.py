@@ -71,7 +71,7 @@ class Tenants:
         anyone could tell by an entry's key whether a question was asked.
         """
         self._key = derived_key(secret, namespace, b"tenant")
-        self._shared = shared
+        self.shared = shared
         self._all = b"" if guessable else hmac.digest(self._key, b"shared", "sha256")
         self._known: dict[tuple[bytes | None, ...], bytes] = {}
 
@@ -81,7 +81,7 @@ class Tenants:
         Some servers take a key in the query, and an API version there changes the
         answer: other queries are other tenants.
         """
-        if self._shared:
+        if self.shared:
             return self._all
         credential = (*map(headers.get, _CREDENTIAL_FIELDS), query or None)
         tenant = self._known.get(credential)

@@ -16,7 +16,8 @@ from cachemind.types import ExactKey, Offset
 from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
-from cachemind_services.gateway.semantic import Near, SemanticTier
+from cachemind_services.gateway.semantic import SemanticTier
+from cachemind_services.gateway.vector_index import Near
 
 NEVER_FENCED: Final = Offset(-1)
 

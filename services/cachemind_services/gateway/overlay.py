@@ -58,6 +58,13 @@ class _Hiding:
         )
 
 
+@dataclass(slots=True)
+class Held:
+    """What all overlays of a worker hold together."""
+
+    held_bytes: int = 0
+
+
 class Overlay:
     """Own stores and invalidations between their LSN and the fold's.
 
@@ -65,11 +72,22 @@ class Overlay:
     store shows them.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, held: Held | None = None) -> None:
+        """With `held` the limit is that of all overlays that share it."""
         self._limit_bytes = limit_bytes
+        self._held = held or Held()
         self._entries: dict[ExactKey, _Waiting] = {}
         self._hiding: list[_Hiding] = []
-        self.held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Return what this overlay, and those it shares its limit with, hold."""
+        return self._held.held_bytes
+
+    @property
+    def empty(self) -> bool:
+        """Return whether the store shows all there was."""
+        return not self._entries and not self._hiding
 
     def add(self, envelope: Envelope, lsn: Lsn, state: NamespaceState) -> None:
         """Show the effect of one acknowledged event on top of `state`.
@@ -128,12 +146,12 @@ class Overlay:
         if waiting.cost_bytes > self._limit_bytes:
             return
         self._entries[key] = waiting
-        self.held_bytes += waiting.cost_bytes
-        while self.held_bytes > self._limit_bytes:
+        self._held.held_bytes += waiting.cost_bytes
+        while self._held.held_bytes > self._limit_bytes and self._entries:
             self._drop([next(iter(self._entries))])
 
     def _drop(self, keys: Iterable[ExactKey]) -> None:
         for key in list(keys):
             gone = self._entries.pop(key, None)
             if gone is not None:
-                self.held_bytes -= gone.cost_bytes
+                self._held.held_bytes -= gone.cost_bytes

@@ -1,9 +1,8 @@
-"""The running pieces of one worker, and how they hang together."""
+"""What one worker runs for one namespace, and how it hangs together."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final
 
 from cachemind.core.partitioner import partition_of
@@ -15,26 +14,20 @@ from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.fetcher import Fetcher
 from cachemind_services.gateway.follower import Follower, Freshness
-from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.payload_keys import KeyFollower
-from cachemind_services.gateway.proxy import Proxy
-from cachemind_services.gateway.receipts import Receipts
 from cachemind_services.gateway.receipts_api import ReceiptsApi
-from cachemind_services.gateway.recovery import Recovery
-from cachemind_services.gateway.rollback_api import (
-    RollbackApi,
-)
-from cachemind_services.gateway.semantic import SemanticTier, VectorIndex
+from cachemind_services.gateway.rollback_api import RollbackApi
+from cachemind_services.gateway.rules import Rules
+from cachemind_services.gateway.semantic import SemanticTier
+from cachemind_services.gateway.shared import Shared
 from cachemind_services.gateway.signatures import Signatures
 from cachemind_services.gateway.standstill import Standstill
 from cachemind_services.gateway.time_travel import TimeTraveller
-from cachemind_services.gateway.turns import Turns
 from cachemind_services.gateway.understanding import Understanding
-from cachemind_services.gateway.versions_api import (
-    VersionsApi,
-)
+from cachemind_services.gateway.vector_index import VectorIndex
+from cachemind_services.gateway.versions_api import VersionsApi
 from cachemind_services.gateway.wal_session import WalSession
 from cachemind_services.gateway.writes import Writes
 
@@ -45,74 +38,74 @@ STALE_S: Final = 60.0
 """And is not served from after so long: it may lack an invalidation. A materializer
 that was killed is back long before."""
 
-_LOG: Final = logging.getLogger("cachemind.gateway")
-
 
 class Parts:
-    """The running pieces of one worker."""
+    """The running pieces of one namespace on one worker."""
 
-    def __init__(self, deps: GatewayDeps) -> None:
+    def __init__(self, shared: Shared, deps: GatewayDeps) -> None:
+        """`deps` are as the namespace has them: its settings, its payloads."""
         self._deps = deps
+        self._shared = shared
         settings = deps.settings
-        namespace = settings.namespace
-        partition = partition_of(namespace.encode(), len(deps.views))
+        self.namespace = namespace = settings.namespace
+        partition = Partition(partition_of(namespace.encode(), len(deps.views)))
         view = deps.views[partition]
-        ids = Ids(deps.random)
+        ids = shared.ids
         self.wal = WalSession(
-            deps.wal, deps.codec, deps.clock, settings, deps.metrics, ids
+            deps.wal, deps.codec, deps.clock, settings, deps.metrics, ids, shared.line
         )
-        self.overlay = Overlay(settings.overlay_bytes)
-        self.semantic = _semantic_tier(deps, partition)
+        self.rules = Rules(namespace, settings.policy)
+        self.overlay = Overlay(settings.overlay_bytes, shared.held)
+        self.semantic = _semantic_tier(shared, deps, partition)
         self.keys = KeyFollower(deps.payload_keys, self._keys_gone)
-        self.follower = Follower(
-            view, namespace, partition, deps.log_ends, self._freshened
-        )
+        self.follower = Follower(shared.follower(partition), namespace, self._freshened)
         entries = Entries(view, self.overlay, namespace, self.follower)
         self.writes = Writes(
             self.wal, self.overlay, self.follower, self.semantic, deps.metrics
         )
-        self.past = TimeTraveller(deps.past, namespace)
-        self.versions = VersionsApi(self.past, Partition(partition), deps.payloads)
+        self.past = TimeTraveller(shared.past(partition), namespace)
+        self.versions = VersionsApi(self.past, partition, deps.payloads)
         self.rollbacks = RollbackApi(
             self.past, self.follower, self.wal, ids, deps.clock, deps.payloads
         )
-        finder = deps.receipts
-        self.receipts = None if finder is None else Receipts(finder)
-        self.receipts_api = ReceiptsApi(self.receipts, namespace)
-        self.proxy = Proxy(deps.upstream)
+        self.receipts_api = ReceiptsApi(shared.receipts, namespace)
+        self.proxy = shared.proxy
         self.standstill = Standstill()
-        self.recovery = Recovery(self.wal, deps.log_ends, settings.wal_retry_s)
-        file = settings.turns_file
-        self.turns = None if file is None else Turns(file)
-        self._answer(ids, entries)
+        self._answer(entries)
 
-    def _answer(self, ids: Ids, entries: Entries) -> None:
+    def _answer(self, entries: Entries) -> None:
         """Put together what answers look-ups, and what an operator asks."""
-        deps = self._deps
-        desk = AdmissionDesk(deps, ids, self.semantic)
+        deps, shared, ids = self._deps, self._shared, self._shared.ids
+        desk = AdmissionDesk(deps, ids, self.semantic, self.rules)
         reader = Reader(deps, entries, self.semantic)
-        understanding = Understanding(deps, ids)
-        self.trace = understanding.trace
+        self.understanding = Understanding(deps, ids, self.rules, shared.known)
+        self.trace = self.understanding.trace
         self.chat = ChatHandler(
             deps,
             ids,
-            understanding,
+            self.understanding,
             self.wal,
             self.follower,
             reader,
-            Fetcher(deps, ids, self.writes, desk, reader, self.turns, self.follower),
-            Signatures(self.receipts),
+            Fetcher(deps, ids, self.writes, desk, reader, shared.turns, self.follower),
+            Signatures(shared.receipts),
             self._doubt,
         )
         self.admin = Admin(
             deps,
-            understanding,
+            self.understanding,
             entries,
             self.writes,
             desk,
             self.follower,
             self.versions,
+            self.rules,
         )
+
+    async def start(self) -> None:
+        """Begin following keys and store; answers requests from now on."""
+        await self.keys.start()
+        await self.follower.start()
 
     def _doubt(self) -> str | None:
         """Return why nothing of the store may be served just now."""
@@ -135,6 +128,8 @@ class Parts:
             found.append("the log does not answer: requests go to upstream alone")
         if self.keys.problem is not None:
             found.append(f"encrypted entries may be misses: {self.keys.problem}")
+        if self.rules.problem is not None:
+            found.append(f"{self.rules.problem}: requests go to upstream alone")
         if (still_s := self.standstill.seconds()) > LATE_S:
             found.append(
                 f"the store stays at {self.follower.applied} for {still_s:.0f} s, "
@@ -142,36 +137,24 @@ class Parts:
             )
         return found
 
-    async def close(self) -> None:
-        """Drain, flush and close."""
-        deps = self._deps
-        drain_s = deps.settings.drain_s
-        until = asyncio.get_running_loop().time() + drain_s
+    async def land(self, timeout_s: float) -> None:
+        """Let the upstream calls under way end, at most `timeout_s`."""
         flights = set(self.chat.tasks)
         if flights:
-            _, late = await asyncio.wait(flights, timeout=drain_s)
+            _, late = await asyncio.wait(flights, timeout=timeout_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self.receipts is not None:
-            await self.receipts.close()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Wait until every append so far has its answer, at most `timeout_s`."""
         await self.keys.stop()
-        await self.recovery.stop()
-        left_s = max(until - asyncio.get_running_loop().time(), 1.0)
-        await self.wal.flush(left_s)
+        await self.wal.flush(timeout_s)
         await self.writes.drain()
-        lost = await asyncio.to_thread(deps.wal.close, left_s)
-        if lost:
-            _LOG.error("%d records were not acknowledged before the end", lost)
+
+    async def close(self) -> None:
+        """Stop following; landed and flushed before."""
         await self.follower.stop()
-        await asyncio.to_thread(self.past.close)
-        await deps.upstream.close()
-        if self.semantic is not None:
-            await asyncio.to_thread(self.semantic.close)
-        for view in deps.views:
-            view.close()
-        if self.turns is not None:
-            self.turns.close()
 
     def _keys_gone(self) -> None:
         """Forget the vectors that a shredded key had sealed."""
@@ -179,36 +162,32 @@ class Parts:
             self.semantic.refresh(None)
 
     def _freshened(self, fresh: Freshness) -> None:
+        self.rules.follow(fresh.state.policy)
+        self.understanding.follow()
         self.keys.folded(fresh.state.shredded_keys)
         self.overlay.prune(fresh.applied)
         self.overlay.rebase(fresh.state.timeline)
         self.wal.timeline = fresh.state.timeline
         if self.semantic is not None:
             self.semantic.refresh(fresh.changes)
-        metrics = self._deps.metrics
-        metrics.overlay.set(self.overlay.held_bytes)
-        metrics.quarantined.set(fresh.quarantine is not None)
         newest = self.wal.newest
         lag = 0 if newest is None else max(newest.offset - fresh.applied, 0)
-        metrics.fold_lag.set(lag)
         self.standstill.observe(fresh.applied, lag)
+        quarantined = fresh.quarantine is not None
+        self._shared.gauge(self.namespace, lag=lag, quarantined=quarantined)
 
 
-def _semantic_tier(deps: GatewayDeps, partition: int) -> SemanticTier | None:
-    embedder, settings = deps.embedder, deps.settings
-    if embedder is None:
+def _semantic_tier(
+    shared: Shared, deps: GatewayDeps, partition: Partition
+) -> SemanticTier | None:
+    encoder, settings = shared.encoder, deps.settings
+    if encoder is None:
         return None
     index = VectorIndex(
         deps.views[partition],
         settings.namespace,
-        embedder.dimensions,
-        settings.index_rows,
+        encoder.dimensions,
+        encoder.contexts,
         deps.payloads,
     )
-    return SemanticTier(
-        embedder,
-        index,
-        deps.metrics,
-        deadline_s=settings.embed_deadline_s,
-        candidates=settings.candidates,
-    )
+    return SemanticTier(encoder, index, settings.candidates)

@@ -7,7 +7,7 @@ import logging
 
 from cachemind.errors import CacheError
 from cachemind_services.gateway.deps import LogEnds
-from cachemind_services.gateway.wal_session import WalSession
+from cachemind_services.gateway.wal_session import LogLine
 
 _LOG = logging.getLogger("cachemind.gateway")
 
@@ -18,8 +18,8 @@ class Recovery:
     If it answers and appends fail all the same, the next append says so again.
     """
 
-    def __init__(self, wal: WalSession, log_ends: LogEnds, every_s: float) -> None:
-        self._wal = wal
+    def __init__(self, line: LogLine, log_ends: LogEnds, every_s: float) -> None:
+        self._line = line
         self._log_ends = log_ends
         self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
@@ -37,7 +37,7 @@ class Recovery:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            if self._wal.available:
+            if self._line.available:
                 continue
             try:
                 await asyncio.to_thread(self._log_ends)
@@ -45,4 +45,4 @@ class Recovery:
                 _LOG.debug("the log is still away: %s", error)
                 continue
             _LOG.info("the log answers again")
-            self._wal.recovered()
+            self._line.recovered()

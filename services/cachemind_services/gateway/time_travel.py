@@ -157,18 +157,17 @@ class TooBusy(CacheError):
     """The past is asked for by too many, or took too long."""
 
 
-class TimeTraveller:
-    """Asks a `TimeTravel` from the event loop: one at a time, never blocking it."""
+class PastThread:
+    """Asks a `TimeTravel` from the event loop: one at a time, never blocking it.
+
+    It is opened with the first question.
+    """
 
     def __init__(
-        self,
-        travel: TimeTravel | None,
-        namespace: Namespace,
-        deadline_s: float = DEADLINE_S,
+        self, opened: Callable[[], TimeTravel], deadline_s: float = DEADLINE_S
     ) -> None:
-        """Without a `travel` every question is refused with 501."""
-        self._travel = travel
-        self.namespace = namespace
+        self._open = opened
+        self._travel: TimeTravel | None = None
         self._deadline_s = deadline_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="past")
         self._waiting = 0
@@ -179,15 +178,14 @@ class TimeTraveller:
         Raises: `TooBusy`, and what the question raises. One that takes too long is
         left to end by itself; the next ones wait for it.
         """
-        travel = self._travel
-        if travel is None:
-            problem = "this gateway knows one state only"
-            raise InvalidRequest("path", problem, status=NOT_HERE)
         if self._waiting >= MOST_WAITING:
             raise TooBusy("too many questions about the past wait already")
         self._waiting += 1
 
         def work() -> T:
+            travel = self._travel
+            if travel is None:
+                travel = self._travel = self._open()
             travel.catch_up()
             return question(travel)
 
@@ -208,3 +206,22 @@ class TimeTraveller:
         self._waiting -= 1
         if not asked.cancelled():
             asked.exception()  # nobody else looks where it came too late
+
+
+class TimeTraveller:
+    """Asks for the past of one namespace."""
+
+    def __init__(self, past: PastThread | None, namespace: Namespace) -> None:
+        """Without a `past` every question is refused with 501."""
+        self._past = past
+        self.namespace = namespace
+
+    async def ask(self, question: Callable[[TimeTravel], T]) -> T:
+        """Return the answer to `question`, asked of the newest state.
+
+        Raises: `TooBusy`, and what the question raises.
+        """
+        if self._past is None:
+            problem = "this gateway knows one state only"
+            raise InvalidRequest("path", problem, status=NOT_HERE)
+        return await self._past.ask(question)

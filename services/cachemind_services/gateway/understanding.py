@@ -8,7 +8,6 @@ from typing import Final
 from cachemind.core.cache_control import (
     CACHE_CONTROL,
     MODE,
-    NO_CONTROLS,
     THRESHOLD,
     TTL,
     parse_controls,
@@ -23,31 +22,36 @@ from cachemind_services.gateway.http_io import Scope
 from cachemind_services.gateway.identity import Ids, Tenants, derived_key
 from cachemind_services.gateway.known_bodies import KnownBodies, Understood
 from cachemind_services.gateway.prefer import preferred_wait_s
+from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.signatures import DEFAULT_WAIT_S, MOST_WAIT_S
 
 _CONTROLS: Final = frozenset(
     name.encode() for name in (CACHE_CONTROL, MODE, THRESHOLD, TTL)
 )
-_KNOWN_BYTES: Final = 32 * 2**20
 
 
 class Understanding:
     """Works requests out for one namespace, under its policy and its secret."""
 
-    def __init__(self, deps: GatewayDeps, ids: Ids) -> None:
+    def __init__(
+        self, deps: GatewayDeps, ids: Ids, rules: Rules, known: KnownBodies
+    ) -> None:
+        """`known` may be shared by several namespaces."""
         self._settings = settings = deps.settings
         self._ids = ids
+        self._rules = rules
         self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
         self._tenants = Tenants(
             settings.secret,
             settings.namespace,
-            shared=settings.policy.share_across_credentials,
+            shared=rules.policy.share_across_credentials,
             guessable=not deps.payloads.encrypted,
         )
         embedder = deps.embedder
         self._encoder_id = NO_ENCODER if embedder is None else embedder.encoder_id
-        self._policy = tighten(settings.policy, NO_CONTROLS)
-        self._known = KnownBodies(_KNOWN_BYTES)
+        self._known = known
+        # A tenant is of one namespace, but for that of all.
+        self._all = b"all of " + settings.namespace.encode()
 
     def call(self, started: float, scope: Scope, body: bytes) -> Call:
         """Return the request with its keys and what its controls allow.
@@ -55,10 +59,10 @@ class Understanding:
         Raises: `InvalidRequest` naming the field.
         """
         headers = dict(scope["headers"])
-        effective = self._policy
+        effective = self._rules.effective
         if not _CONTROLS.isdisjoint(headers):
             controls = parse_controls(scope["headers"])
-            effective = tighten(self._settings.policy, controls)
+            effective = tighten(self._rules.policy, controls)
         if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
             keys, text = None, sha256(body).hexdigest()
             hashed = prompt_hash(self._prompt_key, text)
@@ -87,21 +91,26 @@ class Understanding:
             body=body,
             trace=trace_of(headers, self._ids),
             keys=None,
-            effective=self._policy,
+            effective=self._rules.effective,
             prompt_hash=prompt_hash(self._prompt_key, text),
             wait_s=_wait_s(headers),
         )
 
     def _understand(self, tenant: bytes, body: bytes) -> Understood:
-        understood = self._known.get(tenant, body)
+        known_as = tenant or self._all
+        understood = self._known.get(known_as, body)
         if understood is not None:
             return understood
         request = parse_chat(body)
         keys = derive_keys(request, self._settings.namespace, tenant, self._encoder_id)
         hashed = prompt_hash(self._prompt_key, prompt_text(request))
         understood = Understood(keys, hashed)
-        self._known.put(tenant, body, understood)
+        self._known.put(known_as, body, understood)
         return understood
+
+    def follow(self) -> None:
+        """Take in that the policy has changed."""
+        self._tenants.shared = self._rules.policy.share_across_credentials
 
     def trace(self, scope: Scope) -> TraceContext:
         """Return the trace of a request, the caller's or a new one."""

@@ -42,6 +42,29 @@ class _Round:
     done: asyncio.Future[Lsn]
 
 
+class LogLine:
+    """What the sessions of one worker know and use up together.
+
+    Whether the log answers, how many look-ups wait for it, and the writer's sequence.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.breaker = Breaker(
+            failures=1, retry_s=settings.wal_retry_s, now=time.monotonic
+        )
+        self.room = settings.wal_buffer
+        self.seq = 0
+
+    @property
+    def available(self) -> bool:
+        """Return whether the last append was acknowledged in time."""
+        return self.breaker.closed
+
+    def recovered(self) -> None:
+        """Use the log again: somebody has found that it answers."""
+        self.breaker.succeeded()
+
+
 class WalSession:
     """Appends the events of one namespace; use it on one event loop only.
 
@@ -57,7 +80,10 @@ class WalSession:
         settings: GatewaySettings,
         metrics: GatewayMetrics,
         ids: Ids,
+        line: LogLine | None = None,
     ) -> None:
+        """With a `line` it is one of a worker's sessions."""
+        self.line = line or LogLine(settings)
         self._wal = wal
         self._codec = codec
         self._clock = clock
@@ -66,15 +92,11 @@ class WalSession:
         self._ids = ids
         self._loop = asyncio.get_running_loop()
         self._key = settings.namespace.encode()
-        self._seq = 0
         self._rounds: deque[_Round] = deque()
-        self._waiting = 0
         self._reads_in_flight = 0
         self._unanswered: set[asyncio.Future[Lsn]] = set()
         self._scheduled = False
-        self._breaker = Breaker(
-            failures=1, retry_s=settings.wal_retry_s, now=time.monotonic
-        )
+        self._breaker = self.line.breaker
         self.timeline = FIRST_TIMELINE
         self.newest: Lsn | None = None
 
@@ -82,10 +104,6 @@ class WalSession:
     def available(self) -> bool:
         """Return whether the last append was acknowledged in time."""
         return self._breaker.closed
-
-    def recovered(self) -> None:
-        """Use the log again: somebody has found that it answers."""
-        self._breaker.succeeded()
 
     def read(self, read: Read) -> asyncio.Future[Lsn]:
         """Return the future of the record that carries `read`; never cancel it.
@@ -133,7 +151,7 @@ class WalSession:
             await asyncio.wait(set(self._unanswered), timeout=timeout_s)
 
     def _collect(self, read: Read) -> asyncio.Future[Lsn]:
-        if self._waiting + self._reads_in_flight >= self._settings.wal_buffer:
+        if self.line.room <= 0:
             raise LogUnavailable("too many look-ups wait for the log")
         if not self._rounds or len(self._rounds[-1].reads) >= MOST_READS:
             done = self._new_future()
@@ -143,7 +161,7 @@ class WalSession:
             self._rounds.append(_Round([], done))
         group = self._rounds[-1]
         group.reads.append(read)
-        self._waiting += 1
+        self.line.room -= 1
         if not self._reads_in_flight and not self._scheduled:
             # At the end of this turn of the loop: what came together goes together.
             self._scheduled = True
@@ -156,18 +174,18 @@ class WalSession:
             return
         group = self._rounds.popleft()
         self._reads_in_flight = len(group.reads)
-        self._waiting -= self._reads_in_flight
         self._metrics.group.observe(self._reads_in_flight)
         body = Reads(items=tuple(group.reads))
         self._send(self._envelope(body, group.reads[0].trace_id), group.done)
 
     def _end_round(self, _done: asyncio.Future[Lsn]) -> None:
+        self.line.room += self._reads_in_flight
         self._reads_in_flight = 0
         self._start_round()
 
     def _envelope(self, body: Body, trace_id: TraceId) -> Envelope:
         now_ns = self._clock.now_ns()
-        self._seq += 1
+        self.line.seq += 1
         return Envelope(
             event_id=self._ids.event(now_ns),
             namespace=self._settings.namespace,
@@ -175,7 +193,7 @@ class WalSession:
             principal=self._settings.principal,
             occurred_at_ns=now_ns,
             writer=self._settings.writer,
-            writer_seq=self._seq,
+            writer_seq=self.line.seq,
             timeline=self.timeline,
             op_hash=hash_of(body, now_ns),
             body=body,

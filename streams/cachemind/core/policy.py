@@ -12,6 +12,9 @@ from cachemind.errors import InvalidEvent
 MS_PER_S: Final = 1_000
 MS_PER_HOUR: Final = 3_600 * MS_PER_S
 MS_PER_DAY: Final = 24 * MS_PER_HOUR
+MOST_ENTRIES: Final = 10_000_000
+MOST_BYTES: Final = 64 * 2**30
+"""By default: far more than one host keeps well, and not without end."""
 
 
 class Volatile(StrEnum):
@@ -28,10 +31,11 @@ class Policy:
     `threshold` is the lowest cosine that may be served. `volatile` says whether a
     prompt about the present is refused or kept for `uncertain_ttl_ms`, as an
     answer of middling confidence is. With `share_across_credentials` callers with
-    different upstream credentials may get each other's answers.
+    different upstream credentials may get each other's answers. A namespace that has
+    `max_entries` entries, or `max_total_bytes` of them, stores no more.
 
-    Units: `_ms` are durations in milliseconds, `_bytes` counts of the stored
-    canonical response.
+    Units: `_ms` are durations in milliseconds, `max_entry_bytes` counts the stored
+    canonical response, `max_total_bytes` whole entries.
     """
 
     enabled: bool = True
@@ -41,6 +45,8 @@ class Policy:
     uncertain_ttl_ms: int = 30 * MS_PER_S
     max_ttl_ms: int = 7 * MS_PER_DAY
     max_entry_bytes: int = 1 << 20
+    max_entries: int = MOST_ENTRIES
+    max_total_bytes: int = MOST_BYTES
     volatile: Volatile = Volatile.REFUSE
     share_across_credentials: bool = False
 
@@ -52,6 +58,8 @@ class Policy:
             "uncertain_ttl_ms",
             "max_ttl_ms",
             "max_entry_bytes",
+            "max_entries",
+            "max_total_bytes",
         ):
             if getattr(self, name) < 1:
                 raise InvalidEvent(name, "must be at least 1")
