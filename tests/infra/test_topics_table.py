@@ -87,6 +87,7 @@ def test_a_role_does_to_all_topics_no_more_than_look_at_them() -> None:
     ("topic", "writers"),
     [
         ("requests", set()),
+        ("answers", {"gateway"}),
         ("replies", {"gateway"}),
         ("wal", {"gateway", "ceremony"}),
         ("snapshots", {"gateway"}),
