@@ -286,6 +286,19 @@ def test_a_broken_export_is_tried_again(
     assert exported_model(files, tmp_path / "cache").read_bytes() == b"model"
 
 
+def test_an_export_in_a_folder_that_cannot_be_written_is_used(
+    files: EncoderFiles, exporter: tuple[Path, Path], tmp_path: Path
+) -> None:
+    script, runs = exporter
+    _write(script, runs, then=MAKE)
+    model = exported_model(files, tmp_path / "cache")
+    # Root may write anywhere but to a file that is a folder.
+    (model.parent / "lock").unlink()
+    (model.parent / "lock").mkdir()
+    assert exported_model(files, tmp_path / "cache") == model
+    assert runs.read_text() == "run\n"
+
+
 @pytest.mark.model
 def test_without_an_export_the_reference_serves_and_the_log_says_so(
     exporter: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -29,6 +29,9 @@ EXPORT_TIMEOUT_S: Final = 600.0
 _DIFFERS: Final = 3
 """`onnx_export.DIFFERS`; importing it here would import torch."""
 
+_MODEL: Final = "model.onnx"
+_SHA256: Final = "model.sha256"
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,18 +60,34 @@ def exported_model(files: EncoderFiles, cache_dir: Path) -> Path:
     Raises: `EmbeddingUnavailable` where the export fails or was refused, `OSError`
     where the cache folder cannot be used.
     """
-    folder = cache_dir / "encoder" / _key(files)
+    # Before the lock: in a container's image it is there, and nothing can be written.
+    present = present_model(files, cache_dir)
+    if present is not None:
+        return present
+    folder = _folder(files, cache_dir)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / "lock"):
         if (folder / "refused").exists():
             raise EmbeddingUnavailable(
                 f"its export was refused before: see {folder / 'refused'}"
             )
-        model, sha256 = folder / "model.onnx", folder / "model.sha256"
-        if not (model.exists() and sha256.exists() and _same(model, sha256)):
+        if not _is_whole(folder):
             _log.info("exporting the encoder to ONNX, once")
             _export(files, folder)
-        return model
+        return folder / _MODEL
+
+
+def present_model(files: EncoderFiles, cache_dir: Path) -> Path | None:
+    """Return the checked ONNX file of `files`, None where it is still to be made.
+
+    Writes nothing. Raises: `OSError` where the cache folder cannot be read.
+    """
+    folder = _folder(files, cache_dir)
+    return folder / _MODEL if _is_whole(folder) else None
+
+
+def _folder(files: EncoderFiles, cache_dir: Path) -> Path:
+    return cache_dir / "encoder" / _key(files)
 
 
 def _key(files: EncoderFiles) -> str:
@@ -85,8 +104,11 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _same(model: Path, sha256: Path) -> bool:
-    return sha256.read_text() == _digest(model)
+def _is_whole(folder: Path) -> bool:
+    try:
+        return (folder / _SHA256).read_text() == _digest(folder / _MODEL)
+    except FileNotFoundError:
+        return False
 
 
 def _digest(path: Path) -> str:
@@ -99,11 +121,11 @@ def _export(files: EncoderFiles, folder: Path) -> None:
     fresh.unlink(missing_ok=True)
     _run_export(files, fresh, folder / "refused")
     # The digest goes last: without it the model does not count.
-    (folder / "model.sha256").unlink(missing_ok=True)
-    fresh.replace(folder / "model.onnx")
-    written = folder / "model.sha256.fresh"
-    written.write_text(_digest(folder / "model.onnx"))
-    written.replace(folder / "model.sha256")
+    (folder / _SHA256).unlink(missing_ok=True)
+    fresh.replace(folder / _MODEL)
+    written = folder / f"{_SHA256}.fresh"
+    written.write_text(_digest(folder / _MODEL))
+    written.replace(folder / _SHA256)
 
 
 def _run_export(files: EncoderFiles, target: Path, refused: Path) -> None:
