@@ -1,0 +1,247 @@
+"""Terraform's plan of topics and rules, applied to a real cluster with passwords."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cachemind.adapters.kafka_topics import describe_topics, ensure_topics
+from cachemind.core.topics import Mode, topics
+from cachemind.errors import InvalidSetting, LogRejected, TopicMisconfigured
+from infra.terraform.container.apply_topics import (
+    PLAN,
+    apply,
+    main,
+    plan_in,
+)
+from tests.integration.serving import eventually
+from tests.integration.test_kafka_security import login, servers
+
+__all__ = ["servers"]  # the fixture: a broker where one has to say who one is
+
+pytestmark = pytest.mark.broker
+
+GATEWAY = "User:bob"
+
+
+def document(
+    prefix: str, *, partitions: int = 2, retention_ms: str = "-1"
+) -> dict[str, Any]:
+    """Return a plan as Terraform writes it: the program's topics, one reader."""
+    specs = topics(partitions, Mode.DEVELOPMENT, prefix).all()
+    return {
+        "topics": [
+            {
+                "name": spec.name,
+                "partitions": spec.partitions,
+                "replication_factor": spec.replication_factor,
+                "settings": spec.settings() | {"retention.ms": retention_ms},
+            }
+            for spec in specs
+        ],
+        "acls": [
+            rule("topic", f"{prefix}.", "prefixed", "describe", "describe_configs"),
+            rule("topic", f"{prefix}.wal", "literal", "read"),
+            rule("cluster", "kafka-cluster", "literal", "describe"),
+        ],
+    }
+
+
+def rule(
+    resource: str, name: str, pattern: str, *operations: str, principal: str = GATEWAY
+) -> dict[str, Any]:
+    return {
+        "principal": principal,
+        "resource": resource,
+        "name": name,
+        "pattern": pattern,
+        "operations": list(operations),
+    }
+
+
+def done(servers: str, wanted: dict[str, Any], who: str = "alice") -> list[str]:
+    """Apply a plan; return what was said."""
+    return list(apply(login(servers, who), plan_in(json.dumps(wanted))))
+
+
+def changes(servers: str, wanted: dict[str, Any]) -> list[str]:
+    """Apply a plan; return what was changed, without what others may do."""
+    said = done(servers, wanted)
+    return [line for line in said if not line.startswith("left as it is")]
+
+
+def settled(servers: str, wanted: dict[str, Any]) -> None:
+    """Apply a plan, and return once the broker shows all of it."""
+    done(servers, wanted)
+    eventually(lambda: not changes(servers, wanted))
+
+
+def may_look(servers: str, prefix: str) -> bool:
+    """Return whether bob's right to look has come to the broker already."""
+    name = f"{prefix}.wal"
+    try:
+        return describe_topics(login(servers, "bob"), [name])[name].partitions == 2
+    except LogRejected:
+        return False
+
+
+def test_what_is_missing_is_made_and_a_second_time_changes_nothing(
+    servers: str, topic_prefix: str
+) -> None:
+    wanted = document(topic_prefix)
+    said = done(servers, wanted)
+    assert f"created topic {topic_prefix}.wal" in said
+    assert f"allowed {GATEWAY} read on topic {topic_prefix}.wal" in said
+    eventually(lambda: not changes(servers, wanted))
+
+
+def test_the_program_finds_the_topics_as_it_wants_them(
+    servers: str, topic_prefix: str
+) -> None:
+    settled(servers, document(topic_prefix))
+    specs = topics(2, Mode.DEVELOPMENT, topic_prefix).all()
+    # By who may only look: a topic that had to be made would be refused.
+    eventually(lambda: may_look(servers, topic_prefix))
+    ensure_topics(login(servers, "bob"), specs)
+
+
+def test_a_rule_lets_its_principal_do_that_and_nothing_else(
+    servers: str, topic_prefix: str
+) -> None:
+    settled(servers, document(topic_prefix))
+    eventually(lambda: may_look(servers, topic_prefix))
+    other = document(topic_prefix, retention_ms="9") | {"acls": []}
+    with pytest.raises(LogRejected):
+        done(servers, other, who="bob")
+
+
+def test_a_changed_setting_is_brought_to_the_plan_and_another_one_left(
+    servers: str, topic_prefix: str
+) -> None:
+    settled(servers, document(topic_prefix))
+    said = done(servers, document(topic_prefix, retention_ms="86400001"))
+    assert f"{topic_prefix}.wal: retention.ms is 86400001, was -1" in said
+    wal = describe_topics(login(servers, "alice"), [f"{topic_prefix}.wal"])
+    settings = wal[f"{topic_prefix}.wal"].settings
+    assert settings["retention.ms"] == "86400001"
+    assert settings["cleanup.policy"] == "delete"
+
+
+def test_a_rule_that_the_plan_no_longer_has_is_taken_from_its_principal(
+    servers: str, topic_prefix: str
+) -> None:
+    wanted = document(topic_prefix)
+    wanted["acls"].append(rule("topic", f"{topic_prefix}.wal", "literal", "write"))
+    settled(servers, wanted)
+    said = changes(servers, document(topic_prefix))
+    gone = f"no longer allowed {GATEWAY} write on topic {topic_prefix}.wal"
+    assert said == [gone]
+    eventually(lambda: not changes(servers, document(topic_prefix)))
+
+
+def test_what_others_may_do_is_told_and_left(servers: str, topic_prefix: str) -> None:
+    other = rule(
+        "topic", f"{topic_prefix}.requests", "literal", "write", principal="User:app"
+    )
+    wanted = document(topic_prefix)
+    settled(servers, {"topics": wanted["topics"], "acls": [other]})
+    left = f"left as it is: User:app write on topic {topic_prefix}.requests"
+    settled(servers, wanted)
+    assert left in done(servers, wanted)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_another_number_of_partitions_is_refused_before_any_change(
+    servers: str, topic_prefix: str, partitions: int
+) -> None:
+    settled(servers, document(topic_prefix))
+    wanted = document(topic_prefix, partitions=partitions)
+    wanted["topics"].insert(0, _topic(f"{topic_prefix}.first"))
+    with pytest.raises(TopicMisconfigured, match="partitions"):
+        done(servers, wanted)
+    alice = login(servers, "alice")
+    assert describe_topics(alice, [f"{topic_prefix}.first"]) == {}
+
+
+def test_fewer_copies_than_planned_are_refused(servers: str, topic_prefix: str) -> None:
+    settled(servers, {"topics": [_topic(f"{topic_prefix}.wal")], "acls": []})
+    wanted = _topic(f"{topic_prefix}.wal") | {"replication_factor": 3}
+    with pytest.raises(TopicMisconfigured, match=r"replication\.factor"):
+        done(servers, {"topics": [wanted], "acls": []})
+
+
+def test_without_rules_in_the_plan_none_are_looked_at(
+    servers: str, topic_prefix: str
+) -> None:
+    plan = {"topics": [_topic(f"{topic_prefix}.wal")], "acls": []}
+    assert done(servers, plan) == [f"created topic {topic_prefix}.wal"]
+
+
+# ---- as a command -------------------------------------------------------------------
+
+
+@pytest.fixture
+def environ(servers: str) -> dict[str, str]:
+    return {
+        "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS": servers,
+        "CACHEMIND_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "CACHEMIND_KAFKA_SASL_MECHANISM": "PLAIN",
+        "CACHEMIND_KAFKA_SASL_USERNAME": "alice",
+        "CACHEMIND_KAFKA_SASL_PASSWORD": str(login("", "alice")["sasl.password"]),
+    }
+
+
+def test_the_task_reads_the_plan_and_the_programs_settings(
+    environ: dict[str, str], topic_prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(environ | {PLAN: json.dumps(document(topic_prefix))}) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert f"created topic {topic_prefix}.wal" in printed
+    assert printed[-1] == "topics and access rules are as planned"
+
+
+def test_who_may_not_exits_1_and_what_cannot_be_2(
+    environ: dict[str, str], topic_prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {PLAN: json.dumps(document(topic_prefix))}
+    assert main(environ | plan | {"CACHEMIND_KAFKA_SASL_USERNAME": "bob"}) == 1
+    assert main(environ | plan) == 0
+    more = {PLAN: json.dumps(document(topic_prefix, partitions=5))}
+    assert main(environ | more) == 2
+    assert "partitions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("[]", id="a-list"),
+        pytest.param('{"topics": []}', id="no-acls"),
+        pytest.param('{"topics": [{"name": "x"}], "acls": []}', id="half-a-topic"),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match=PLAN):
+        plan_in(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("resource", "bucket"), ("pattern", "regex"), ("operations", ["sing"])],
+)
+def test_a_word_that_kafka_does_not_know_is_refused(field: str, value: object) -> None:
+    wrong = rule("topic", "x", "literal", "read") | {field: value}
+    with pytest.raises(InvalidSetting, match=PLAN):
+        plan_in(json.dumps({"topics": [], "acls": [wrong]}))
+
+
+def test_each_operation_of_a_rule_is_one_of_its_own() -> None:
+    plan = plan_in(json.dumps(document("x", partitions=7)))
+    assert {topic.partitions for topic in plan.topics} == {7, 1}
+    assert len(plan.rules) == 4
+
+
+def _topic(name: str) -> dict[str, Any]:
+    return {"name": name, "partitions": 1, "replication_factor": 1, "settings": {}}
