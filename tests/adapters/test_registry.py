@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
-from typing import Any
 
 import pytest
 
@@ -21,101 +17,16 @@ from cachemind.errors import (
 )
 from cachemind.ports import SchemaIds
 from tests.contracts.schema_ids_contract import FIRST, SECOND, SchemaIdsContract
+from tests.schema_registry import FULL, Registry, serving_registry
 
 SUBJECT = "cachemind.wal-value"
 USER = "registrar:s3cret"
 
 
-class Registry(ThreadingHTTPServer):
-    """The two documented endpoints that the adapter uses, and their failures."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.schemas: list[dict[str, str]] = []
-        self.requests: list[str] = []
-        self.failure: tuple[int, bytes] | None = None
-        self.user: str | None = None
-        self.hanging = Event()
-        self.released = Event()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-    def fails(self, status: int, code: int, message: str) -> None:
-        answer = {"error_code": code, "message": message}
-        self.failure = status, json.dumps(answer).encode()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Registry
-
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        schema = json.loads(self.rfile.read(length))
-        if self._refused():
-            return
-        if self.path.partition("?")[0] != f"/subjects/{SUBJECT}/versions":
-            self._send(404, {"error_code": 40401, "message": "Subject not found"})
-            return
-        if schema not in self.server.schemas:
-            self.server.schemas.append(schema)
-        self._send(200, {"id": self.server.schemas.index(schema) + 1})
-
-    def do_GET(self) -> None:
-        if self._refused():
-            return
-        schema_id = int(self.path.partition("?")[0].removeprefix("/schemas/ids/"))
-        if schema_id > len(self.server.schemas):
-            self._send(404, {"error_code": 40403, "message": "Schema not found"})
-            return
-        self._send(200, self.server.schemas[schema_id - 1])
-
-    def _refused(self) -> bool:
-        self.server.requests.append(f"{self.command} {self.path.partition('?')[0]}")
-        if self.server.hanging.is_set():
-            self.server.released.wait(30)
-            return True
-        if self.server.user and self.headers["Authorization"] != _basic(
-            self.server.user
-        ):
-            self._send(401, {"error_code": 40101, "message": "Unauthorized"})
-            return True
-        if self.server.failure:
-            self._write(*self.server.failure)
-            return True
-        return False
-
-    def _send(self, status: int, answer: dict[str, Any]) -> None:
-        self._write(status, json.dumps(answer).encode())
-
-    def _write(self, status: int, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # its name
-        """Keep the test's output clean."""
-
-
-def _basic(user: str) -> str:
-    return "Basic " + base64.b64encode(user.encode()).decode()
-
-
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    server = Registry()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.released.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_registry() as server:
+        yield server
 
 
 @pytest.fixture
@@ -148,6 +59,28 @@ def test_each_answer_is_asked_for_once(
         "GET /schemas/ids/1",
         f"POST /subjects/{SUBJECT}/versions",
     ]
+
+
+ONE, OTHER, MORE = (
+    json.dumps({"type": "record", "name": "Evolving", "fields": fields})
+    for fields in (
+        [{"name": "a", "type": "int"}],
+        [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}],
+        [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "default": 0}],
+    )
+)
+
+
+def test_what_is_compatible_is_a_new_version_and_what_is_not_is_refused(
+    registry: Registry, adapter: RegistryIds
+) -> None:
+    registry.demand(SUBJECT, FULL)
+    first = adapter.id_for(ONE)
+    with pytest.raises(LogRejected, match=r"409.*incompatible"):
+        adapter.id_for(OTHER)
+    second = adapter.id_for(MORE)
+    assert registry.subjects[SUBJECT] == [first, second]
+    assert [adapter.schema_for(each) for each in (first, second)] == [ONE, MORE]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from cachemind.adapters.encoder_cache import open_embedder
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.adapters.registered_later import RegisteredLater
 from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
-from cachemind.codec import Codec
 from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
@@ -55,7 +55,7 @@ class GatewayPorts:
 
     views: Sequence[StoreView]
     wal: LogWriter
-    codec: Codec
+    codec: RegisteredLater
     embedder: Embedder | None
     upstream: Upstream
     clock: Clock
@@ -81,29 +81,31 @@ def identify_if_up(settings: Settings) -> LogIdentity | None:
 def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
     """Return the ports of one worker. Call it inside the running event loop.
 
-    Raises: `InvalidSetting`, `LogUnavailable` where the schema registry is away.
+    Where the schema registry is away requests bypass the cache until it answers.
+    Raises: `InvalidSetting`; `LogRejected` where it finds our schema incompatible.
     """
     opened = open_payloads(settings, makes=True)
     kafka, wal = kafka_of(settings), topics_of(settings).wal.name
     writer = {**kafka, "delivery.timeout.ms": str(settings.wal_timeout_ms)}
     return GatewayPorts(
-        views=open_views(settings, log, _scratch(settings)),
+        views=open_views(settings, log, view_scratch(settings)),
         wal=KafkaWriter(writer, wal),
-        codec=codec_of(settings),
+        codec=RegisteredLater(codec_of(settings)),
         embedder=open_encoder(settings),
-        upstream=HttpUpstream(settings.upstream, _timeouts(settings)),
+        upstream=HttpUpstream(settings.upstream, upstream_timeouts(settings)),
         clock=SystemClock(),
         log_ends=log_ends(
             KafkaReader(kafka, wal, request_s=WAIT_S), settings.partitions
         ),
         past=partial(open_past_of, settings, log),
-        receipts=open_receipt_view(settings, _scratch(settings)),
+        receipts=open_receipt_view(settings, view_scratch(settings)),
         payloads=opened.payloads,
         payload_keys=opened.keys,
     )
 
 
-def _scratch(settings: Settings) -> Path:
+def view_scratch(settings: Settings) -> Path:
+    """Return where RocksDB's own logs of this host's readers go."""
     folder = settings.data_dir / VIEWS
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -124,7 +126,8 @@ def log_ends(
     return ends
 
 
-def _timeouts(settings: Settings) -> UpstreamTimeouts:
+def upstream_timeouts(settings: Settings) -> UpstreamTimeouts:
+    """Return how long upstream may take."""
     return UpstreamTimeouts(
         connect_s=settings.upstream_connect_timeout_ms / MS_PER_S,
         first_byte_s=settings.upstream_first_byte_timeout_ms / MS_PER_S,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,14 @@ from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.codec import Codec
 from cachemind.core.topics import Mode, Topics, topics
-from cachemind.errors import BrokerError, InvalidSetting
+from cachemind.errors import BrokerError, InvalidSetting, LogUnavailable
 from cachemind.ports import SchemaIds
 from cachemind.types import Partition
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.settings import BOOTSTRAP, Settings
 
 TOPICS_DEADLINE_S: Final = 20.0
+logger = logging.getLogger("cachemind.registry")
 
 
 def kafka_of(settings: Settings) -> dict[str, str]:
@@ -57,11 +59,15 @@ def identify(settings: Settings, deadline_s: float = TOPICS_DEADLINE_S) -> LogId
 def codec_of(settings: Settings) -> Codec:
     """Return the codec: Confluent framing with a registry, else single-object.
 
-    Raises: `InvalidSetting`, `LogUnavailable`, `LogRejected`.
+    Where the registry is away it is asked when there is something to encode, or to
+    decode with an id that was not seen yet.
+    Raises: `InvalidSetting`; `LogRejected` where it finds our schema incompatible.
     """
-    ids = registry_of(settings)
-    codec = Codec(ids)
-    codec.prepare()
+    codec = Codec(registry_of(settings))
+    try:
+        codec.prepare()
+    except LogUnavailable as error:
+        logger.warning("no record can be written yet: %s", error)
     return codec
 
 

@@ -12,10 +12,16 @@ from typing import Final
 
 from cachemind.core.identifiers import format_traceparent
 from cachemind.core.operation import hash_of
-from cachemind.errors import CacheError, InvalidEvent, LogRejected, LogUnavailable
+from cachemind.errors import (
+    CacheError,
+    InvalidEvent,
+    LogError,
+    LogRejected,
+    LogUnavailable,
+)
 from cachemind.events import Body, Envelope, Read, Reads
 from cachemind.ports import Clock, LogWriter
-from cachemind.types import FIRST_TIMELINE, Lsn, TraceId
+from cachemind.types import FIRST_TIMELINE, Lsn, Principal, TraceId
 from cachemind_services.gateway.breaker import Breaker
 from cachemind_services.gateway.deps import GatewaySettings, RecordEncoder
 from cachemind_services.gateway.identity import Ids
@@ -105,6 +111,11 @@ class WalSession:
         """Return whether the last append was acknowledged in time."""
         return self._breaker.closed
 
+    @property
+    def idle(self) -> bool:
+        """Return whether every append has its answer."""
+        return not self._unanswered
+
     def read(self, read: Read) -> asyncio.Future[Lsn]:
         """Return the future of the record that carries `read`; never cancel it.
 
@@ -127,8 +138,10 @@ class WalSession:
         except LogUnavailable:
             self._breaker.released()
 
-    async def append(self, body: Body, trace_id: TraceId) -> Appended:
-        """Return once one event of its own is acknowledged.
+    async def append(
+        self, body: Body, trace_id: TraceId, principal: Principal | None = None
+    ) -> Appended:
+        """Return once one event of its own is acknowledged; `principal` asked for it.
 
         Raises: `LogUnavailable`, `LogRejected`.
         """
@@ -137,7 +150,7 @@ class WalSession:
             raise LogUnavailable("the log does not answer")
         done = self._new_future()
         try:
-            envelope = self._envelope(body, trace_id)
+            envelope = self._envelope(body, trace_id, principal)
             self._send(envelope, done)
         except CacheError:
             self._breaker.released()
@@ -183,14 +196,16 @@ class WalSession:
         self._reads_in_flight = 0
         self._start_round()
 
-    def _envelope(self, body: Body, trace_id: TraceId) -> Envelope:
+    def _envelope(
+        self, body: Body, trace_id: TraceId, principal: Principal | None = None
+    ) -> Envelope:
         now_ns = self._clock.now_ns()
         self.line.seq += 1
         return Envelope(
             event_id=self._ids.event(now_ns),
             namespace=self._settings.namespace,
             trace_id=trace_id,
-            principal=self._settings.principal,
+            principal=principal or self._settings.principal,
             occurred_at_ns=now_ns,
             writer=self._settings.writer,
             writer_seq=self.line.seq,
@@ -206,6 +221,10 @@ class WalSession:
             record = self._codec.encode(envelope)
         except InvalidEvent as error:
             self._failed(done, LogRejected(f"an event cannot be written: {error}"))
+            return
+        except LogError as error:
+            # A schema registry that has not answered yet.
+            self._failed(done, error)
             return
         timer = self._loop.call_later(
             self._settings.wal_timeout_s, self._timed_out, done

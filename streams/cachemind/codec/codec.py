@@ -51,6 +51,11 @@ class Codec:
         self._writers[self._schema.crc64] = self._parsed
         self._by_id: dict[int, Parsed] = {}
 
+    @property
+    def prepared(self) -> bool:
+        """Return whether `encode` can go without the registry."""
+        return bool(self._header)
+
     def prepare(self) -> None:
         """Learn the registry's id of this build's schema, so `encode` never waits.
 
