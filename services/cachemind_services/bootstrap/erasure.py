@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import secrets
-import socket
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
 
 from cachemind.adapters.clock import SystemClock
-from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.agents.erasure import Erasure as Erasure
 from cachemind.agents.erasure import erase
-from cachemind.core.identifiers import RANDOM_BYTES, uuid7
-from cachemind.core.operation import hash_of
-from cachemind.events import Envelope, Invalidated, KeyShredded
-from cachemind.types import (
-    FIRST_TIMELINE,
-    ID_BYTES,
-    Lsn,
-    Namespace,
-    Principal,
-    TraceId,
-    WriterId,
-)
-from cachemind_services.bootstrap.log import codec_of, identify, kafka_of, topics_of
+from cachemind.types import Namespace
+from cachemind_services.bootstrap.log import identify
+from cachemind_services.bootstrap.operator_log import OperatorLog
+from cachemind_services.bootstrap.operator_log import who_asks as who_asks
 from cachemind_services.bootstrap.payloads import open_data_keys
 from cachemind_services.settings import Settings
-
-APPEND_S: Final = 30.0
 
 
 def _pass(_: str) -> None:
@@ -50,55 +32,7 @@ def erase_namespace(
     """
     store = open_data_keys(settings)
     identify(settings)
-    with _Erasing(settings, namespace) as log:
+    with OperatorLog(settings, namespace) as log:
         return erase(
             store, namespace, log.append, SystemClock().now_ns, reason, failpoint
-        )
-
-
-def who_asks() -> Principal:
-    """Return the user and host that this process runs for."""
-    user = str(os.getuid())
-    with suppress(OSError, KeyError):
-        user = getpass.getuser()
-    return Principal(f"operator/{user}@{socket.gethostname() or 'localhost'}")
-
-
-class _Erasing:
-    """Appends the events of one erasure, each durable before the next."""
-
-    def __init__(self, settings: Settings, namespace: Namespace) -> None:
-        self._namespace = namespace
-        self._codec = codec_of(settings)
-        self._writer = KafkaWriter(kafka_of(settings), topics_of(settings).wal.name)
-        self._writer_id = WriterId(f"erase-{secrets.token_hex(4)}")
-        self._principal = who_asks()
-        self._trace = TraceId(secrets.token_bytes(ID_BYTES))
-        self._seq = 0
-
-    def __enter__(self) -> _Erasing:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close(APPEND_S)
-
-    def append(self, body: Invalidated | KeyShredded) -> Lsn:
-        """Return where the event is. Raises: `LogUnavailable`, `LogRejected`."""
-        now_ns = SystemClock().now_ns()
-        self._seq += 1
-        envelope = Envelope(
-            event_id=uuid7(now_ns, secrets.token_bytes(RANDOM_BYTES)),
-            namespace=self._namespace,
-            trace_id=self._trace,
-            principal=self._principal,
-            occurred_at_ns=now_ns,
-            writer=self._writer_id,
-            writer_seq=self._seq,
-            timeline=FIRST_TIMELINE,
-            op_hash=hash_of(body, now_ns),
-            body=body,
-        )
-        record = self._codec.encode(envelope)
-        return self._writer.append(self._namespace.encode(), record, ()).result(
-            APPEND_S
         )

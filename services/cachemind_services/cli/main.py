@@ -27,7 +27,9 @@ from cachemind_services.cli import (
     doctor,
     entries,
     erase,
+    keys,
     logs,
+    policy,
     replay,
     roles,
     rollback,
@@ -37,6 +39,7 @@ from cachemind_services.cli import (
     tail,
     versions,
     wal,
+    whoami,
 )
 from cachemind_services.process import stop_with_parent
 
@@ -69,6 +72,9 @@ _COMMANDS: Final = (
     rollback,
     snapshot,
     replay,
+    keys,
+    policy,
+    whoami,
     erase,
     wal,
     dlq,

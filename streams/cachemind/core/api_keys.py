@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from cachemind.core.access import Caller, Role, is_reserved
+from cachemind.core.access import ACCESS_NAMESPACE, Caller, Role, is_reserved
 from cachemind.core.canonical import canonical
 from cachemind.errors import InvalidEvent
 from cachemind.types import HASH_BYTES, Namespace, Principal, check_namespace
@@ -274,6 +274,14 @@ class KeyBook:
         if len(book.render().encode()) > MOST_BYTES:
             raise InvalidEvent("keys", f"must be at most {MOST_BYTES} bytes in all")
         return book
+
+
+def gives_way(namespace: Namespace, policy: str, candidate: str) -> bool:
+    """Return whether a namespace's policy is replaced by `candidate`: by any but keys'.
+
+    The fold asks this, and who has to know what the fold will make of the log.
+    """
+    return namespace != ACCESS_NAMESPACE or follows(policy, candidate)
 
 
 def follows(policy: str, candidate: str) -> bool:

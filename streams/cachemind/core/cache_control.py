@@ -27,6 +27,7 @@ _UNIT_MS: Final = {
     "h": MS_PER_HOUR,
     "d": MS_PER_DAY,
 }
+DURATION: Final = "must be whole seconds above 0, or a number with s, m, h or d"
 _TTL: Final = re.compile(r"([0-9]{1,10})([smhd]?)", re.ASCII)
 _COSINE: Final = re.compile(r"(?:0|1)?(?:\.[0-9]{1,17})?|1", re.ASCII)
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 (RFC 9110's word)
@@ -169,11 +170,20 @@ def _threshold(value: str) -> float:
 
 
 def _ttl_ms(value: str) -> int:
-    match = _TTL.fullmatch(value)
+    found = duration_ms(value)
+    if found is None:
+        raise InvalidRequest(TTL, DURATION)
+    return found
+
+
+def duration_ms(text: str) -> int | None:
+    """Return a duration written `90`, `90s`, `10m`, `12h` or `7d`; None for another.
+
+    Units: milliseconds, above 0; a number alone is seconds.
+    """
+    match = _TTL.fullmatch(text)
     if match is None or int(match[1]) == 0:
-        raise InvalidRequest(
-            TTL, "must be whole seconds above 0, or a number with s, m, h or d"
-        )
+        return None
     return int(match[1]) * _UNIT_MS[match[2]]
 
 

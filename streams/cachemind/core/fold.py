@@ -17,7 +17,7 @@ Rules that the events leave open, and why they are so:
 * A rollback whose `expected_head` is not the head, or that names a version above it,
   changes nothing. Restoring the entries is not done here.
 * The policy of the namespace that holds the keys changes only to the book that follows
-  the one in force (`api_keys.follows`): of two writers at once the first wins.
+  the one in force (`api_keys.gives_way`): of two writers at once the first wins.
 * `Invalidated` by prefix cannot match an entry that has no readable prompt.
 """
 
@@ -28,8 +28,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from cachemind.core.access import ACCESS_NAMESPACE
-from cachemind.core.api_keys import follows
+from cachemind.core.api_keys import gives_way
 from cachemind.core.decisions import changes_of, is_fenced
 from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.state import (
@@ -215,8 +214,7 @@ def _refusal(state: NamespaceState, body: RolledBack) -> str | None:
 def _policy_changed(
     state: NamespaceState, envelope: Envelope, body: PolicyChanged, lsn: Lsn
 ) -> Step:
-    holds_keys = state.namespace == ACCESS_NAMESPACE
-    if holds_keys and not follows(state.policy, body.policy):
+    if not gives_way(state.namespace, state.policy, body.policy):
         return _no_change(state, "policy_refused")
     return _replaced(state, replace(state, policy=body.policy), envelope, lsn)
 
