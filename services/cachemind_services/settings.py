@@ -140,7 +140,7 @@ class Settings:
     broker_port: int = _setting(whole(0, 65535), 0, "of the embedded Kafka; 0: free")
     broker_heap_mb: int = _setting(whole(128, 65_536), 384, "of the embedded Kafka")
     watchdog_s: int = _setting(
-        whole(1, 86_400), 60, "restart a materializer that makes no progress"
+        whole(1, 86_400), 60, "restart a process of the log that makes no progress"
     )
     audit_mode: bool = _setting(
         flag,

@@ -6,7 +6,10 @@ import random
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 import boto3  # type: ignore[import-untyped]  # ships no types
 import pytest
@@ -14,6 +17,7 @@ from moto.server import ThreadedMotoServer
 
 from cachemind.adapters.audit_bucket import AuditBucket
 from cachemind.adapters.clock import SystemClock
+from cachemind.agents.sink import EXIT_NO_PROGRESS
 from cachemind_services.broker import EmbeddedBroker
 from tests.integration.sink_host import DIED, SinkHost
 
@@ -166,6 +170,44 @@ def test_into_a_bucket_with_a_lock(
         head = client.head_object(Bucket=bucket, Key=item["Key"])
         assert head["ObjectLockMode"] == "COMPLIANCE", item["Key"]
     server.stop()
+
+
+class _Trickle(BaseHTTPRequestHandler):
+    """Answers a byte at a time, and comes to no end before it is told."""
+
+    def do_GET(self) -> None:
+        with suppress(ConnectionError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+            while not _TRICKLED.wait(0.2):
+                self.wfile.write(b"a")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # its name
+        """Keep the test's output clean."""
+
+
+_TRICKLED = Event()
+
+
+@pytest.mark.slow
+def test_a_target_whose_answer_never_ends_ends_the_sink_to_start_again(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Trickle) as server:
+        serving = Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        host = make_host(
+            CACHEMIND_SINK_URL="s3://bucket/audit", CACHEMIND_WATCHDOG_S="1"
+        )
+        host.sign(5)
+        assert host.start().wait(90) == EXIT_NO_PROGRESS, host.said()
+        _TRICKLED.set()
+        server.shutdown()
+        serving.join()
+    assert "a step of the sink has not ended for 5 s" in host.said()
 
 
 @pytest.mark.slow

@@ -67,6 +67,13 @@ def test_what_is_delivered_is_taken_at_once(bench: WorkBench) -> None:
     assert bench.sealed() == bench.written
 
 
+def test_steps_are_counted_as_the_work_goes_on(bench: WorkBench) -> None:
+    bench.turn()
+    first = bench.work.steps
+    bench.turn()
+    assert 0 < first < bench.work.steps
+
+
 def test_a_stream_that_another_sink_has_is_let_go(bench: WorkBench) -> None:
     bench.turn()
     bench.turn(frozenset({CUTS}))

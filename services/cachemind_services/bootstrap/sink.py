@@ -40,6 +40,10 @@ WAIT_S: Final = 2.0
 CUT_WAIT_MS: Final = 15_000
 """Longer than the pause between two cuts of an idle log."""
 
+UPLOADS: Final = 5
+"""A file goes up in one step, which takes longer than others: of the largest one, at
+2 Mbit/s, about as long as five times the default patience."""
+
 Failpoint = Callable[[str], None]
 
 
@@ -106,6 +110,7 @@ async def _run(
                 group=f"{settings.topic_prefix}-sink",
                 metrics=metrics,
                 stop=stop,
+                patience_s=UPLOADS * settings.watchdog_s,
             )
         )
 

@@ -72,7 +72,9 @@ AUDIT_LOG: Final = ("data_dir", "topic_prefix", "partitions", "production")
 """For who only reads the audit topics."""
 
 SINK: Final = tuple(
-    name for name in SERVICE if name in {"log_dir", "log_level", *AUDIT_LOG} | _SINK
+    name
+    for name in SERVICE
+    if name in {"log_dir", "log_level", "watchdog_s", *AUDIT_LOG} | _SINK
 )
 """For the process that seals receipts in files."""
 

@@ -42,7 +42,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     requests = commands.add_parser(
         "requests", help="answer the commands of Kafka-native clients"
     )
-    add_settings(requests, MATERIALIZER)
+    add_settings(requests, GATEWAY)
     requests.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     requests.set_defaults(run=run_requests)
     worker = commands.add_parser("gateway-worker")
@@ -65,7 +65,7 @@ def run_materializer(arguments: argparse.Namespace) -> int:
 
 
 def run_sink(arguments: argparse.Namespace) -> int:
-    """Seal what is signed until told to stop. Exit 0, or 3 where Faust gave up."""
+    """Seal what is signed until told to stop. Exit 0; 3 where it made no progress."""
     end_on_sigterm()
     # Imported here: the other commands must not pay for Faust.
     from cachemind_services.bootstrap import sink
@@ -107,13 +107,13 @@ def run_receipts(arguments: argparse.Namespace) -> int:
 def run_requests(arguments: argparse.Namespace) -> int:
     """Answer commands until told to stop. Exit 0, or 3 where the group gave up."""
     end_on_sigterm()
-    # Imported here: the other commands must not pay for Faust.
-    from cachemind_services.bootstrap import requests
+    # Imported here: the other commands must not pay for Faust, nor for the encoder.
+    from cachemind_services.gateway import requests_worker
     from cachemind_services.metric_files import share_as
 
     share_as("requests")
     tune_collector()
-    return requests.run(settings_from(arguments), arguments.failpoint)
+    return requests_worker.run(settings_from(arguments), arguments.failpoint)
 
 
 def run_worker(arguments: argparse.Namespace) -> int:

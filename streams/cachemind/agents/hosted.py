@@ -16,7 +16,7 @@ from cachemind.agents.app import (
     is_settled,
     serve,
 )
-from cachemind.errors import LogUnavailable
+from cachemind.errors import LogUnavailable, StepStuck
 from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,28 @@ class HostedApp:
         """Have `partition` delivered from `offset` on; a hint."""
         if partition in self.held():
             await go_on_at(self._app, self._topic, partition, offset)
+
+    async def watch(self, patience_s: float, tick_s: float = RETRY_S) -> None:
+        """Tick until cancelled.
+
+        Raises: `StepStuck` where the group does not say for so long what is held,
+        though the log answers.
+        """
+        loop = asyncio.get_running_loop()
+        since_s = loop.time()
+        while True:
+            if self.settled() or not await self._log_answers():
+                since_s = loop.time()
+            elif loop.time() - since_s > patience_s:
+                raise StepStuck("joining the group", patience_s)
+            await asyncio.sleep(tick_s)
+
+    async def _log_answers(self) -> bool:
+        try:
+            await self._ask_log()
+        except LogUnavailable:
+            return False
+        return True
 
     async def run(self) -> None:
         """Start an app and run it; return once Faust gives a started one up."""

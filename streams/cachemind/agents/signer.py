@@ -34,6 +34,7 @@ from cachemind.errors import (
     LogError,
     LogUnavailable,
     NoProgress,
+    StepStuck,
 )
 from cachemind.ports import GroupOffsets, LogReader, LogRecord
 from cachemind.ports.audit import AuditMetrics
@@ -155,6 +156,7 @@ class Signer:
         await first_of(
             LEAVE_S,
             app.run(),
+            app.watch(deps.patience_s),
             self._hold(app),
             self._watch(),
             self._key_thread.run(deps.keys.follow, self._should_stop),
@@ -327,7 +329,7 @@ def _exit_code(error: CacheError) -> int:
     match error:
         case InvalidSetting():
             return EXIT_USAGE
-        case NoProgress():
+        case NoProgress() | StepStuck():
             return EXIT_NO_PROGRESS
         case _:
             return EXIT_STOPPED

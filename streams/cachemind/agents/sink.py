@@ -5,7 +5,9 @@
    are a hint for operators' tools.
 3. What is far from the topic's end is read in bulk; near it Faust delivers, and what
    it skips is read from the topic.
-4. On `stop` the group is left, and what is open is sealed.
+4. A step that does not end, and a group that does not say what is held, end the
+   process: a target that answers a byte at a time keeps every time limit.
+5. On `stop` the group is left, and what is open is sealed.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.sink_app import sink_app
 from cachemind.agents.sink_stream import SinkStream
 from cachemind.agents.sink_work import SinkWork
+from cachemind.agents.watchdog import Watchdog
 from cachemind.core.audit_files import AuditStream
-from cachemind.errors import CacheError, InvalidSetting
+from cachemind.errors import CacheError, InvalidSetting, StepStuck
 from cachemind.ports import LogReader, LogRecord
 from cachemind.ports.audit_files import SinkMetrics
-from cachemind.types import Partition
+from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,8 @@ class SinkDeps:
     """What the sink stands on.
 
     `stream_of` makes a stream of files, `receipts` reads the topic of receipts. `kafka`
-    has librdkafka's names. `stop` is set to end.
+    has librdkafka's names. `stop` is set to end. No step of the work, a file on its
+    way to the target among them, may take longer than `patience_s`.
     """
 
     stream_of: Callable[[AuditStream], SinkStream]
@@ -66,13 +70,15 @@ class SinkDeps:
     group: str
     metrics: SinkMetrics
     stop: asyncio.Event
+    patience_s: float
 
 
 async def run_sink(deps: SinkDeps) -> tuple[int, bool]:
     """Run until `deps.stop` is set; return the exit code, and whether all has ended.
 
-    0: stopped; 2: a setting that Faust cannot use; 3: Faust gave up: start again. All
-    has not ended where a request to the target is still under way.
+    0: stopped; 2: a setting that Faust cannot use; 3: Faust gave up, or the work stands
+    still: start again. All has not ended where a request to the target is still under
+    way.
     """
     return await Sink(deps).run()
 
@@ -83,6 +89,7 @@ class Sink:
     def __init__(self, deps: SinkDeps) -> None:
         self._deps = deps
         self._stopping = False
+        self._turning = False
         self._thread = OwnThread("sink")
         self._asking_thread = OwnThread("log-end")
         self._inbox: dict[AuditStream, list[LogRecord]] = {}
@@ -112,7 +119,7 @@ class Sink:
             return EXIT_NO_PROGRESS
         except CacheError as error:
             log.critical("%s: %s", type(error).__name__, error)
-            return EXIT_USAGE if isinstance(error, InvalidSetting) else EXIT_STOPPED
+            return _exit_code(error)
         finally:
             self._stopping = True
             stop.cancel()
@@ -133,7 +140,13 @@ class Sink:
             deps.receipts_topic,
             lambda: self._asking_thread.run(deps.receipts.bounds, Partition(0)),
         )
-        await first_of(LEAVE_S, app.run(), self._turns(app))
+        await first_of(
+            LEAVE_S,
+            app.run(),
+            app.watch(deps.patience_s),
+            self._turns(app),
+            self._watch(),
+        )
 
     async def _turns(self, app: HostedApp) -> None:
         """Take turns at the streams until cancelled."""
@@ -147,8 +160,20 @@ class Sink:
             if look:
                 looked_s = time.monotonic()
             if look or delivered:
+                self._turning = True
                 await self._thread.run(self._work.turn, given, delivered, look=look)
+                self._turning = False
             await asyncio.sleep(TURN_S)
+
+    async def _watch(self) -> None:
+        """Tick until cancelled. Raises: `StepStuck`."""
+        watchdog = Watchdog(self._deps.patience_s)
+        while True:
+            now_s, steps = asyncio.get_running_loop().time(), self._work.steps
+            wanted = steps + 1 if self._turning else steps
+            if watchdog.observe(now_s, Partition(0), Offset(steps), Offset(wanted)):
+                raise StepStuck("a step of the sink", self._deps.patience_s)
+            await asyncio.sleep(LOOK_S)
 
     def _given(self, app: HostedApp) -> set[AuditStream]:
         receipts = {AuditStream(p) for p in app.held(self._deps.receipts_topic)}
@@ -181,3 +206,13 @@ class Sink:
         self._thread.close()
         self._asking_thread.close()
         return settled
+
+
+def _exit_code(error: CacheError) -> int:
+    match error:
+        case InvalidSetting():
+            return EXIT_USAGE
+        case StepStuck():
+            return EXIT_NO_PROGRESS
+        case _:
+            return EXIT_STOPPED

@@ -66,7 +66,8 @@ class SinkWork:
     """The streams of one process; use it from one thread.
 
     `stream_of` makes a stream anew each time that it is given to this process.
-    `monotonic_s` is a clock that only goes forward.
+    `monotonic_s` is a clock that only goes forward. `steps` grows as the work does;
+    any thread may look.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SinkWork:
         self._metrics = metrics
         self._monotonic_s = monotonic_s
         self._should_stop = should_stop
+        self.steps = 0
         self._held: dict[AuditStream, _Held] = {}
         self._said: set[str] = set()
 
@@ -116,6 +118,7 @@ class SinkWork:
             held.stream.drop()
 
     def _try(self, held: _Held, do: Callable[[], None]) -> None:
+        self.steps += 1
         try:
             do()
         except AuditFileTaken as error:
@@ -158,6 +161,7 @@ class SinkWork:
     def _read(self, stream: SinkStream, end: Offset, until_s: float) -> None:
         for batch in stream.reader.read(stream.partition, stream.position, end):
             stream.take(batch)
+            self.steps += 1
             if self._should_stop() or self._monotonic_s() >= until_s:
                 return
         stream.settle(end)
