@@ -11,6 +11,7 @@ from subprocess import TimeoutExpired
 
 import pytest
 
+from cachemind.adapters.kafka_truncate import delete_records
 from cachemind.agents.signer import EXIT_STOPPED
 from cachemind.receipts import UNREADABLE, Cut, KeyChange, KeyRole
 from cachemind.types import Partition
@@ -98,6 +99,35 @@ def test_transactions_on_the_log_leave_gaps_that_no_receipt_is_about(
     assert signer.stop() == 0
     summary = log.require_sound()
     assert sum(summary.receipts.values()) == 20 + 5 + 9 + 2
+
+
+@pytest.mark.slow
+def test_marks_that_were_deleted_with_what_is_signed_are_no_lost_records(
+    log: SignedLog, tmp_path: Path
+) -> None:
+    log.append_some(20)
+    log.append_transaction(20, commit=False)
+    signer = log.start()
+    log.wait_signed()
+    ends = {partition: log.wal.bounds(partition)[1] for partition in log.partitions}
+    kept = tmp_path / "host" / "signer"
+    places = {kept / f"{partition}.json": end for partition, end in ends.items()}
+    eventually(
+        lambda: all(
+            path.exists() and f'"position":{end}}}' in path.read_text()
+            for path, end in places.items()
+        )
+    )
+    assert signer.stop() == 0
+    assert delete_records(log.kafka, log.topics.wal.name, ends) == ends
+    before = [len(log.receipts(partition)) for partition in log.partitions]
+    signer = log.start()
+    log.append_some(20)
+    eventually(log.is_signed, 60)
+    assert signer.stop() == 0
+    after = [len(log.receipts(partition)) for partition in log.partitions]
+    assert sum(after) == sum(before) + 20
+    assert "records-lost" not in log.output()
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachemind.adapters.clock import ManualClock
-from cachemind.adapters.cuts_memory import MemoryCutsMemory
+from cachemind.adapters.host_memory import MemoryHostMemory
 from cachemind.adapters.key_verify import OpensslCheck
 from cachemind.adapters.memory_keys import MemoryKey
 from cachemind.adapters.memory_log import MemoryLog
@@ -12,6 +12,7 @@ from cachemind.agents.audit_reading import signed_receipt_of
 from cachemind.agents.cutter import Cutter, Cutting
 from cachemind.agents.key_event_finder import KeyEventFinder
 from cachemind.agents.key_watch import KeyWatch
+from cachemind.agents.settled_place import SettledPlace
 from cachemind.agents.signing import PartitionSigner, Signing
 from cachemind.codec import Codec
 from cachemind.codec.cuts import (
@@ -122,7 +123,7 @@ class Signed:
         self.held, self.metrics, self.failpoints = Held(), Counted(), Failpoints()
         self.turns, self.cutting_turns = MemoryTurns(), MemoryTurns()
         self.verify = verifier_of(PINNED)
-        self.memory = MemoryCutsMemory()
+        self.memory, self.place = MemoryHostMemory(), MemoryHostMemory()
         self.watch = self.new_watch()
         self._appended = 0
         self._writer = self.wal.writer()
@@ -214,7 +215,7 @@ class Signed:
             failpoint=self.failpoints,
         )
         self.writer = MemorySoleWriter(self.audit, ZERO, self.turns)
-        return PartitionSigner(ZERO, signing, self.writer)
+        return PartitionSigner(ZERO, signing, self.writer, SettledPlace(self.place))
 
     def sign_all(self) -> PartitionSigner:
         """Return a new signer that has signed everything."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,6 +216,57 @@ def test_records_deleted_before_they_were_signed_stop_the_partition() -> None:
     log.sign_all()
     log.append(3)
     log.wal.delete_before(ZERO, offset(4))
+    assert refused(log) == LOST
+
+
+def with_marks_at_the_end() -> Signed:
+    """Return a log that ends with marks, all of it signed and looked at."""
+    log = Signed()
+    log.append(3)
+    signer = log.sign_all()
+    log.wal.leave_gap(ZERO, 2)
+    signer.settle(offset(3), offset(5))
+    return log
+
+
+def test_marks_that_were_deleted_with_what_is_signed_are_no_loss() -> None:
+    log = with_marks_at_the_end()
+    log.wal.delete_before(ZERO, offset(5))
+    signer = log.signer()
+    signer.begin()
+    assert signer.position == 5
+    log.append(2)
+    assert signer.sign(log.records()) == 2
+    log.wal.leave_gap(ZERO, 1)
+    log.wal.delete_before(ZERO, offset(8))
+    assert refused(log) == LOST
+
+
+def test_what_was_never_looked_at_may_have_been_a_record() -> None:
+    log = with_marks_at_the_end()
+    log.wal.leave_gap(ZERO, 1)
+    log.wal.delete_before(ZERO, offset(6))
+    assert refused(log) == LOST
+    log.place.content = None
+    assert refused(log) == LOST
+
+
+@pytest.mark.parametrize("kept", [b"", b"[]", b"{}", b'{"leaf":1}'])
+def test_what_is_kept_and_does_not_hold_is_as_good_as_nothing(kept: bytes) -> None:
+    log = with_marks_at_the_end()
+    log.place.content = kept
+    log.wal.delete_before(ZERO, offset(5))
+    assert refused(log) == LOST
+
+
+def test_what_was_kept_after_another_receipt_says_nothing() -> None:
+    log = with_marks_at_the_end()
+    kept = json.loads(log.place.content or b"")
+    log.append(1)
+    log.sign_all()
+    log.append(1)
+    log.place.content = json.dumps({**kept, "position": 9}).encode()
+    log.wal.delete_before(ZERO, offset(7))
     assert refused(log) == LOST
 
 

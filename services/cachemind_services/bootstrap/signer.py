@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from cachemind.adapters.clock import SystemClock
-from cachemind.adapters.cuts_memory import CutsMemoryFile
 from cachemind.adapters.file_lock import exclusive
+from cachemind.adapters.host_memory import HostMemoryFile
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_transaction import KafkaSoleWriter
@@ -23,6 +23,7 @@ from cachemind.agents.cuts_resume import CUTS_PARTITION
 from cachemind.agents.cutter import Cutter, Cutting
 from cachemind.agents.key_event_finder import KeyEventFinder
 from cachemind.agents.key_watch import KeyWatch
+from cachemind.agents.settled_place import SettledPlace
 from cachemind.agents.signer import SignerDeps, run_signer
 from cachemind.agents.signing import PartitionSigner, Signing
 from cachemind.ports.audit import AuditMetrics, HeldKeys
@@ -49,6 +50,9 @@ TRANSACTION_S: Final = 3.0
 
 CUTS_KEPT: Final = "cuts.json"
 """In the data folder: what is known of the log of cuts."""
+
+SETTLED: Final = "signer"
+"""In the data folder: how far each partition was looked at."""
 
 Failpoint = Callable[[str], None]
 
@@ -118,7 +122,7 @@ class _Parts:
         self._wal = self._reader(self._topics.wal.name)
         self._audit = self._reader(self._topics.audit.name)
         self._cuts = self._reader(self._topics.audit_cuts.name)
-        self._memory = CutsMemoryFile(settings.data_dir / CUTS_KEPT)
+        self._memory = HostMemoryFile(settings.data_dir / CUTS_KEPT)
         self._watch = KeyWatch(
             keys.log_id,
             self._cuts,
@@ -180,7 +184,9 @@ class _Parts:
 
     def _signer(self, signing: Signing, partition: Partition) -> PartitionSigner:
         writer = self._writer(self._topics.audit.name, f"signer-{partition}", partition)
-        return PartitionSigner(partition, signing, writer)
+        kept = self._settings.data_dir / SETTLED / f"{partition}.json"
+        settled = SettledPlace(HostMemoryFile(kept))
+        return PartitionSigner(partition, signing, writer, settled)
 
     def _cutter(self) -> Cutter:
         keys = self._keys

@@ -29,7 +29,7 @@ from cachemind.errors import (
     StoreUnavailable,
 )
 from cachemind.ports import LogReader
-from cachemind.ports.audit import CutsMemory
+from cachemind.ports.audit import HostMemory
 from cachemind.receipts import KeyRole, LogId
 from cachemind.types import Offset, Partition, Sha256
 
@@ -41,7 +41,7 @@ CUTS_PARTITION: Final = Partition(0)
 def begun(
     log_id: LogId,
     cuts: LogReader,
-    memory: CutsMemory,
+    memory: HostMemory,
     verify: VerifyKeyEvent,
     check: SignatureCheck,
 ) -> tuple[CutsLog, Offset]:
@@ -62,7 +62,7 @@ def begun(
     return CutsLog(log_id, verify), Offset(0)
 
 
-def keep(known: CutsLog, offset: Offset, memory: CutsMemory) -> None:
+def keep(known: CutsLog, offset: Offset, memory: HostMemory) -> None:
     """Keep the log of cuts, which ends with the cut at `offset`."""
     last = known.last
     if last is None or known.leaves.size != last.cut.index + 1:

@@ -42,7 +42,7 @@ from cachemind.errors import (
     MalformedNote,
 )
 from cachemind.ports import Clock, LogRecord, SigningKey
-from cachemind.ports.audit import AuditMetrics, CutsMemory, HeldKeys, SoleWriter
+from cachemind.ports.audit import AuditMetrics, HeldKeys, HostMemory, SoleWriter
 from cachemind.receipts import CutsRecord, KeyRole, LogId, PartitionHead
 from cachemind.types import Offset, Partition
 
@@ -84,7 +84,7 @@ class Cutting:
     verify: VerifyKeyEvent
     check: SignatureCheck
     held: HeldKeys
-    memory: CutsMemory
+    memory: HostMemory
     clock: Clock
     metrics: AuditMetrics
     failpoint: Failpoint

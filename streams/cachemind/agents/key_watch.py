@@ -30,7 +30,7 @@ from cachemind.ports import (
     SignatureCheck,
     SigningKey,
 )
-from cachemind.ports.audit import CutsMemory, HeldKeys
+from cachemind.ports.audit import HeldKeys, HostMemory
 from cachemind.receipts import KeyEvent, KeyRole, LogId, SignedReceipt
 from cachemind.types import Offset, Partition
 
@@ -55,7 +55,7 @@ class KeyWatch:
         verify: VerifyKeyEvent,
         check: SignatureCheck,
         held: HeldKeys,
-        memory: CutsMemory,
+        memory: HostMemory,
     ) -> None:
         self._cuts = cuts
         self._log_id = log_id

@@ -5,12 +5,12 @@ ends every other signer of it in the middle of whatever it does, and only then l
 where the receipts end: nobody can add to them in between. After every error the same
 is done again, so it never matters whether a commit that failed was one.
 
-===========================================  =====================================
+===========================================  ==========================================
 bytes that no build can read, no value       a receipt that says so
 a schema or event type this build lacks      the same: its hash is what counts
 a receipt that does not follow on            stop
-records deleted before they were signed      stop
-===========================================  =====================================
+records deleted before they were signed      stop, also where there may have been some
+===========================================  ==========================================
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from cachemind.agents.audit_reading import (
     receipt_of,
     signed_receipt_of,
 )
+from cachemind.agents.settled_place import SettledPlace
 from cachemind.codec.receipt_place import ReceiptPlace
 from cachemind.codec.receipts import encode_receipt, encode_signed_receipt
 from cachemind.core.merkle import leaf_hash
@@ -109,13 +110,18 @@ class PartitionSigner:
     """
 
     def __init__(
-        self, partition: Partition, signing: Signing, writer: SoleWriter
+        self,
+        partition: Partition,
+        signing: Signing,
+        writer: SoleWriter,
+        settled: SettledPlace,
     ) -> None:
         self.partition = partition
         self.position = Offset(0)
         self.ready = False
         self._signing = signing
         self._writer = writer
+        self._settled = settled
         self._end = BEGINNING
         self._audit_end = Offset(0)
         self.stopping = False
@@ -163,8 +169,10 @@ class PartitionSigner:
 
     def settle(self, start: Offset, end: Offset) -> None:
         """Note that the WAL holds no committed record in [start, end)."""
-        if self.position == start:
-            self.position = max(self.position, end)
+        if self.position == start < end:
+            self.position = end
+            if self._end.leaf is not None:
+                self._settled.note(self._end.leaf, end)
 
     def stop(self) -> None:
         """Begin no further batch. Any thread may say so."""
@@ -221,11 +229,14 @@ class PartitionSigner:
         first, _ = self._signing.wal.bounds(self.partition)
         if end == BEGINNING:
             return first
-        if first > end.source + 1:
+        after = Offset(end.source + 1)
+        if first > after and end.leaf is not None:
+            after = self._settled.after(end.leaf) or after
+        if first > after:
             raise self._broken(
                 LOST, f"the log begins at {first}, {end.source} was the last one signed"
             )
-        return Offset(end.source + 1)
+        return after
 
     # ---- going on -------------------------------------------------------------------
 

@@ -64,8 +64,8 @@ class HeldKeys(Protocol):
         ...
 
 
-class CutsMemory(Protocol):
-    """What this host keeps of the log of cuts, so as not to read all of it again."""
+class HostMemory(Protocol):
+    """A few bytes that this host keeps over restarts; losing them must do no harm."""
 
     def load(self) -> bytes | None:
         """Return what was saved last, None where nothing was.

@@ -1,4 +1,4 @@
-"""What this host keeps of the log of cuts, in a file."""
+"""A few bytes that this host keeps over restarts, in a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from cachemind.adapters.file_sync import write_whole
 from cachemind.errors import StoreUnavailable
 
 
-class CutsMemoryFile:
-    """A `CutsMemory` in the file at `path`."""
+class HostMemoryFile:
+    """A `HostMemory` in the file at `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,8 +32,8 @@ class CutsMemoryFile:
             raise StoreUnavailable(f"{self._path}: {error}") from error
 
 
-class MemoryCutsMemory:
-    """A `CutsMemory` for tests; lost with the process."""
+class MemoryHostMemory:
+    """A `HostMemory` for tests; lost with the process."""
 
     def __init__(self) -> None:
         self.content: bytes | None = None
