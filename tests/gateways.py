@@ -41,7 +41,7 @@ from cachemind.types import (
 )
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.gateway.app import Gateway
-from cachemind_services.gateway.deps import GatewayDeps, GatewaySettings
+from cachemind_services.gateway.deps import Access, GatewayDeps, GatewaySettings
 from cachemind_services.gateway.metrics import GatewayMetrics
 from tests.payload_hosts import KeyHost
 from tests.upstreams import served
@@ -193,11 +193,12 @@ def gateway(
     preload: int = 0,
     log_away: bool = False,
     keys: KeyHost | None = None,
+    access: Access | None = None,
 ) -> Iterator[World]:
     """Run a gateway before `upstream_url`; yield its world.
 
-    With `keys` its payloads are encrypted. It may begin with a paused fold, with some
-    records on the log, or without a log.
+    With `access` it asks who asks. With `keys` its payloads are encrypted. It may begin
+    with a paused fold, with some records on the log, or without a log.
     """
     codec = Codec()
     log = MemoryLog(PARTITIONS, SystemClock())
@@ -213,7 +214,7 @@ def gateway(
     )
     if embedder is not None:
         deps = replace(deps, embedder=embedder)
-    deps = _with_keys(deps, keys)
+    deps = replace(_with_keys(deps, keys), access=access)
     try:
         with served(Gateway(deps), lifespan="on") as url:
             yield World(url, log, fold, codec, deps)

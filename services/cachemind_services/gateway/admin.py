@@ -9,6 +9,7 @@ from typing import Final
 import orjson
 
 from cachemind.core import entry_bytes
+from cachemind.core.access import Right, local
 from cachemind.core.admission import Admitted
 from cachemind.core.canonical import canonical
 from cachemind.core.completion import Json, JsonObject, check_completion
@@ -34,6 +35,11 @@ from cachemind.events import (
 )
 from cachemind.types import HASH_BYTES, ID_BYTES, ExactKey, Lsn, TraceId
 from cachemind_services.gateway.admission import AdmissionDesk
+from cachemind_services.gateway.admitted import (
+    principal_in,
+    require_in,
+    require_tags,
+)
 from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
@@ -48,9 +54,11 @@ from cachemind_services.gateway.http_io import (
     send_invalid,
     send_json,
 )
+from cachemind_services.gateway.policy_api import PolicyApi
 from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.understanding import Understanding
 from cachemind_services.gateway.versions_api import VersionsApi, answered
+from cachemind_services.gateway.whoami import send_whoami
 from cachemind_services.gateway.writes import Writes
 
 PREFIX: Final = "/v1/cachemind/"
@@ -83,8 +91,10 @@ class Admin:
         follower: Follower,
         versions: VersionsApi,
         rules: Rules,
+        policies: PolicyApi,
     ) -> None:
         self._rules = rules
+        self._policies = policies
         self._deps = deps
         self._understanding = understanding
         self._entries = entries
@@ -124,10 +134,29 @@ class Admin:
         elif (method, path) == ("POST", "feedback"):
             lsn = await self.feedback(scope, await self._fields(receive))
             await send_json(send, 201, {"lsn": str(lsn)})
+        elif path == "policy" and method in ("GET", "PUT"):
+            await self._policy(scope, receive, send)
+        elif (method, path) == ("GET", "whoami"):
+            namespace = self._deps.settings.namespace
+            await send_whoami(local(namespace), namespace, send)
         elif method == "GET" and path.startswith("entries/"):
             await self._entry(path.removeprefix("entries/"), scope, send)
         else:
             await send_error(send, 404, "no such call", code="not_found")
+
+    async def _policy(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "GET":
+            await send_json(send, 200, self._policies.shown())
+            return
+        fields, principal = await self._fields(receive), principal_in(scope)
+        trace = self._understanding.trace(scope).trace_id
+        lsn = await self._policies.change(fields, trace, principal)
+        await self._send_folded(lsn, send)
+
+    async def _send_folded(self, lsn: Lsn, send: Send) -> None:
+        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
+        status = 200 if folded else 202
+        await send_json(send, status, {"lsn": str(lsn), "folded": folded})
 
     def _stats(self) -> Mapping[str, object]:
         state, follower = self._follower.state, self._follower
@@ -172,8 +201,10 @@ class Admin:
     async def put(self, scope: Scope, fields: JsonObject) -> tuple[Lsn, Stored]:
         """Store an answer; return its event, and where that is.
 
-        Raises: `InvalidRequest`, `LogError`, `PayloadUnreadable`.
+        Raises: `InvalidRequest`, `Forbidden`, `LogError`, `PayloadUnreadable`.
         """
+        tags = _tags(fields)
+        require_tags(scope, Right.STORE, tags)
         call = self._understanding.call(
             time.perf_counter(), scope, _object_body(fields, "request")
         )
@@ -187,8 +218,13 @@ class Admin:
             raise InvalidRequest(
                 "response", f"is larger than {policy.max_entry_bytes} bytes", status=413
             )
+        if self._desk.full():
+            raise InvalidRequest("namespace", "is full", status=413)
+        ttl_ms = _ttl_ms(fields, policy.default_ttl_ms, policy.max_ttl_ms)
+        if ttl_ms > policy.default_ttl_ms:
+            require_in(scope, Right.TTL_OVERRIDE, self._deps.settings.namespace)
         decision = Admitted(
-            ttl_ms=_ttl_ms(fields, policy.default_ttl_ms, policy.max_ttl_ms),
+            ttl_ms=ttl_ms,
             evidence=Evidence(
                 rule=_RULE,
                 upstream_status=0,
@@ -199,9 +235,10 @@ class Admin:
             finish_reason=_finish_reason(completion),
         )
         vector = await self._desk.vector(keys.prompt)
-        stored = self._desk.event(call, keys, decision, response, vector, _tags(fields))
+        stored = self._desk.event(call, keys, decision, response, vector, tags)
         await self._past_the_fence()
-        return await self._writes.store(stored, call.trace.trace_id), stored
+        trace = call.trace.trace_id
+        return await self._writes.store(stored, trace, call.principal), stored
 
     async def _past_the_fence(self) -> None:
         """Wait until a rollback shows here: the fold would drop what knows it not.
@@ -213,15 +250,12 @@ class Admin:
 
     async def _invalidate(self, scope: Scope, receive: Receive, send: Send) -> None:
         lsn = await self.invalidate(scope, await self._fields(receive))
-        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
-        await send_json(
-            send, 200 if folded else 202, {"lsn": str(lsn), "folded": folded}
-        )
+        await self._send_folded(lsn, send)
 
     async def invalidate(self, scope: Scope, fields: JsonObject) -> Lsn:
         """Return the LSN of an invalidation, in effect here from now on.
 
-        Raises: `InvalidRequest`, `LogError`.
+        Raises: `InvalidRequest`, `Forbidden`, `LogError`.
         """
         kind = _text(fields, "kind")
         if kind not in list(SelectorKind):
@@ -236,13 +270,16 @@ class Admin:
             )
         except InvalidEvent as error:
             raise InvalidRequest(error.field, error.problem) from error
+        # By tag only what has a prefix is surely all that is reached.
+        tagged = (event.value,) if event.kind is SelectorKind.TAG else ()
+        require_tags(scope, Right.INVALIDATE, tagged)
         trace = self._understanding.trace(scope).trace_id
-        return await self._writes.invalidate(event, trace)
+        return await self._writes.invalidate(event, trace, principal_in(scope))
 
     async def feedback(self, scope: Scope, fields: JsonObject) -> Lsn:
         """Return the LSN of what somebody says of a hit that was served.
 
-        Raises: `InvalidRequest`, `LogError`.
+        Raises: `InvalidRequest`, `Forbidden`, `LogError`.
         """
         verdict = _text(fields, "verdict")
         if verdict not in list(Verdict):
@@ -253,8 +290,11 @@ class Admin:
             verdict=Verdict(verdict),
         )
         await self._past_the_fence()
+        raw = self._entries.raw(event.matched_key)
+        tags = () if raw is None else entry_bytes.decode(raw).tags
+        require_tags(scope, Right.FEEDBACK, tags)
         trace = self._understanding.trace(scope).trace_id
-        return await self._writes.feedback(event, trace)
+        return await self._writes.feedback(event, trace, principal_in(scope))
 
     async def _fields(self, receive: Receive) -> JsonObject:
         body = await read_body(receive, self._deps.settings.max_body_bytes)

@@ -16,6 +16,7 @@ from cachemind.events import Stored
 from cachemind.types import Sha256
 from cachemind_services.gateway.call import Call, is_disputed
 from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
+from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.identity import Ids
 from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.semantic import SemanticTier, semantic_key
@@ -44,8 +45,10 @@ class AdmissionDesk:
         ids: Ids,
         semantic: SemanticTier | None,
         rules: Rules,
+        follower: Follower,
     ) -> None:
         self._rules = rules
+        self._follower = follower
         self._deps = deps
         self._ids = ids
         self._semantic = semantic
@@ -73,10 +76,23 @@ class AdmissionDesk:
         )
         if isinstance(decision, NotAdmitted):
             return decision
+        if self.full():
+            return NotAdmitted("namespace-full")
         try:
             return self.event(call, keys, decision, response, vector)
         except PayloadUnreadable as error:
             return NotAdmitted(error.reason)
+
+    def full(self) -> bool:
+        """Return whether the namespace has as much as its policy lets it.
+
+        What is not folded yet is not counted, so it may end a little above.
+        """
+        state, policy = self._follower.state, self._rules.policy
+        return (
+            state.entries >= policy.max_entries
+            or state.entry_bytes >= policy.max_total_bytes
+        )
 
     async def vector(self, prompt: str | None) -> bytes | None:
         """Return the prompt's vector; None where it has none, or not in time."""

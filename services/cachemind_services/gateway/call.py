@@ -13,10 +13,13 @@ from cachemind.core.identifiers import (
     SPAN_BYTES,
     SpanId,
     TraceContext,
+    format_traceparent,
     parse_trace_context,
 )
 from cachemind.core.keys import RequestKeys
-from cachemind.types import ExactKey, Sha256
+from cachemind.ports import UpstreamRequest
+from cachemind.types import ExactKey, Principal, Sha256
+from cachemind_services.gateway.admitted import Admitted
 from cachemind_services.gateway.http_io import Header, Scope, target_of
 from cachemind_services.gateway.identity import Ids
 
@@ -30,7 +33,8 @@ class Call:
     """What stays with a request from its first byte to its last.
 
     `keys` is None where the body was not parsed; then nothing is cached. `wait_s` is
-    how long the caller prefers to wait for a signature, None for not at all.
+    how long the caller prefers to wait for a signature, None for not at all. `admitted`
+    is None where authentication is off; `may_store`: the answer may become an entry.
     """
 
     started: float
@@ -40,6 +44,9 @@ class Call:
     keys: RequestKeys | None
     effective: Effective
     prompt_hash: Sha256
+    principal: Principal
+    admitted: Admitted | None = None
+    may_store: bool = True
     disputed: bool | None = None
     wait_s: float | None = None
 
@@ -70,6 +77,19 @@ def upstream_headers(call: Call, traceparent: bytes, *, captured: bool) -> list[
         kept.append((b"accept-encoding", b"identity"))
     kept.append((b"traceparent", traceparent))
     return kept
+
+
+def upstream_request(
+    call: Call, span: bytes, body: bytes, *, captured: bool
+) -> UpstreamRequest:
+    """Return what upstream is sent for a request, under a span of its own."""
+    trace = format_traceparent(call.trace.trace_id, span, sampled=call.trace.sampled)
+    return UpstreamRequest(
+        method=call.scope["method"],
+        target=target(call),
+        headers=upstream_headers(call, trace.encode(), captured=captured),
+        body=body,
+    )
 
 
 def is_disputed(call: Call) -> bool:

@@ -123,7 +123,14 @@ class ChatHandler:
             return
         except ClientGone:
             return
-        await self._answer(call, receive, send)
+        if call.admitted is None or not _may_stream(call):
+            await self._answer(call, receive, send)
+            return
+        call.admitted.meter.begin_stream()
+        try:
+            await self._answer(call, receive, send)
+        finally:
+            call.admitted.meter.end_stream()
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with upstream's answer to what is not for the cache, and log it."""
@@ -376,7 +383,7 @@ class ChatHandler:
         served = look.served
         return Read(
             trace_id=call.trace.trace_id,
-            principal=self._settings.principal,
+            principal=call.principal,
             occurred_at_ns=self._clock.now_ns(),
             outcome=look.outcome,
             exact_key=key_of(call),
@@ -388,3 +395,8 @@ class ChatHandler:
             response_hash=None if served is None else served.response_hash,
             reason=look.reason,
         )
+
+
+def _may_stream(call: Call) -> bool:
+    """Return whether the answer may be a stream; of a body not parsed nobody knows."""
+    return call.keys is None or call.keys.request.stream

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from cachemind.core.credentials import TokenVerifier
 from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.core.policy import Policy
 from cachemind.events import Envelope
@@ -15,6 +16,8 @@ from cachemind.ports import Clock, Embedder, LogWriter, StoreView, Upstream
 from cachemind.ports.data_keys import HeldKeys
 from cachemind.ports.receipt_index import ReceiptFinder
 from cachemind.types import EncoderId, Namespace, Offset, Partition, Principal, WriterId
+from cachemind_services.gateway.http_io import Header
+from cachemind_services.gateway.limits import Limits
 from cachemind_services.gateway.metrics import GatewayMetrics
 from cachemind_services.gateway.time_travel import TimeTravel
 
@@ -33,6 +36,28 @@ OpenPast = Callable[[Partition], TimeTravel]
 
 Raises: `CacheError`.
 """
+
+
+OpenPayloads = Callable[[Namespace], tuple[Payloads, HeldKeys | None]]
+"""Returns how a namespace's payloads are kept, and the keys for it; blocks.
+
+Raises: `CacheError`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What authentication needs besides the keys on the log.
+
+    `upstream` are the fields that a namespace's requests carry to upstream where a
+    caller brings no secret for it. `tokens` is None without an issuer.
+    """
+
+    tokens: TokenVerifier | None = None
+    upstream: Mapping[Namespace, tuple[Header, ...]] = field(
+        default_factory=dict, repr=False
+    )
+    limits: Limits = field(default_factory=Limits)
 
 
 class RecordEncoder(Protocol):
@@ -102,7 +127,9 @@ class GatewayDeps:
     `views` has one view a WAL partition, by number. `random` returns that many
     unguessable bytes. `past` is None where the gateway itself shows the past.
     `receipts` is None where none are kept.
-    `payload_keys` are those that `payloads` are sealed under, None in the clear.
+    `payload_keys` are those that `payloads` are sealed under, None in the clear;
+    `payloads_of` tells both of another namespace. `access` is None where
+    authentication is off; then the settings' namespace is the only one.
     """
 
     settings: GatewaySettings
@@ -119,3 +146,5 @@ class GatewayDeps:
     receipts: ReceiptFinder | None = None
     payloads: Payloads = PLAIN
     payload_keys: HeldKeys | None = None
+    payloads_of: OpenPayloads | None = None
+    access: Access | None = None

@@ -10,7 +10,6 @@ from typing import Final
 
 from cachemind.core.admission import NotAdmitted
 from cachemind.core.completion import JsonObject, parse_object
-from cachemind.core.identifiers import format_traceparent
 from cachemind.errors import (
     CacheError,
     LogRejected,
@@ -18,11 +17,11 @@ from cachemind.errors import (
     MalformedCompletion,
     UpstreamUnavailable,
 )
-from cachemind.ports import UpstreamRequest, UpstreamResponse
+from cachemind.ports import UpstreamResponse
 from cachemind.types import Lsn, Offset
 from cachemind_services.gateway.admission import AdmissionDesk, Answered
 from cachemind_services.gateway.answers import EVENT_STREAM, hit_body
-from cachemind_services.gateway.call import Call, key_of, target, upstream_headers
+from cachemind_services.gateway.call import Call, key_of, upstream_request
 from cachemind_services.gateway.deps import GatewayDeps, OnWalFailure
 from cachemind_services.gateway.flight import Flight, Head
 from cachemind_services.gateway.follower import Follower
@@ -140,7 +139,10 @@ class Fetcher:
         tried = False
         for body, added in self._usage.attempts(call, capture=not errand.reason):
             started = time.perf_counter()
-            async with self._deps.upstream.send(self._request(errand, body)) as answer:
+            request = upstream_request(
+                call, self._ids.span(), body, captured=not errand.reason
+            )
+            async with self._deps.upstream.send(request) as answer:
                 if added and self._usage.refused(answer.status):
                     tried = True
                     continue
@@ -235,7 +237,8 @@ class Fetcher:
             self._refuse(flight, errand, stored.reason)
             return None, stored.reason
         try:
-            lsn = await self._writes.store(stored, call.trace.trace_id)
+            trace = call.trace.trace_id
+            lsn = await self._writes.store(stored, trace, call.principal)
         except LogRejected:
             self._metrics.admissions.labels("log-rejected").inc()
             return None, "log-rejected"
@@ -267,18 +270,6 @@ class Fetcher:
             return  # its Read says so already
         call = errand.call
         self._writes.refuse(key_of(call), call.trace.trace_id, reason, flight.status)
-
-    def _request(self, errand: Errand, body: bytes) -> UpstreamRequest:
-        call = errand.call
-        trace = format_traceparent(
-            call.trace.trace_id, self._ids.span(), sampled=call.trace.sampled
-        )
-        return UpstreamRequest(
-            method=call.scope["method"],
-            target=target(call),
-            headers=upstream_headers(call, trace.encode(), captured=not errand.reason),
-            body=body,
-        )
 
 
 async def _gather(chunks: AsyncIterator[bytes], limit: int) -> bytes:

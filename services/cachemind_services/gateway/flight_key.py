@@ -19,7 +19,7 @@ def flight_key(call: Call, look: Look, fence: Offset) -> FlightKey | None:
     """
     keys, effective = call.keys, call.effective
     if keys is None or not effective.lookup or not effective.store:
-        return None
+        return None  # who may not store does not get what another one's flight finds
     if look.outcome is Outcome.BYPASS or is_disputed(call):
         return None
     request = keys.request
@@ -30,4 +30,6 @@ def not_captured(call: Call, look: Look) -> str:
     """Return why the answer is not to be stored, "" where it may be."""
     if look.outcome is Outcome.BYPASS:
         return look.reason
+    if not call.may_store:
+        return "not-granted"
     return "" if call.effective.store else "no-store"

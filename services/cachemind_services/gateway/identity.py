@@ -10,15 +10,16 @@ from cachemind.core.identifiers import RANDOM_BYTES, SPAN_BYTES, uuid7
 from cachemind.types import ID_BYTES, EventId, Namespace, TraceId
 
 _POOL_BYTES: Final = 4096
-_CREDENTIAL_FIELDS: Final = (
+SECRET_FIELDS: Final = (
     b"authorization",
     b"api-key",
     b"x-api-key",
     b"x-goog-api-key",
     b"proxy-authorization",
-    b"openai-organization",
-    b"openai-project",
 )
+CREDENTIAL_FIELDS: Final = (*SECRET_FIELDS, b"openai-organization", b"openai-project")
+"""What upstream knows its callers by."""
+
 _MOST_TENANTS: Final = 4096
 
 
@@ -83,7 +84,7 @@ class Tenants:
         """
         if self.shared:
             return self._all
-        credential = (*map(headers.get, _CREDENTIAL_FIELDS), query or None)
+        credential = (*map(headers.get, CREDENTIAL_FIELDS), query or None)
         tenant = self._known.get(credential)
         if tenant is None:
             if len(self._known) >= _MOST_TENANTS:

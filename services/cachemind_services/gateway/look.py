@@ -58,7 +58,9 @@ class Reader:
         if not call.effective.lookup:
             return Look(outcome=Outcome.MISS, reason="no-cache")
         key, fence = keys.exact_key, self._entries.fence()
-        served = self._entries.exact(key)
+        served = (
+            self._entries.exact(key) if _is_free(call) else self._reached(call, key)
+        )
         if served is None:
             return Look(outcome=Outcome.MISS)
         try:
@@ -120,7 +122,7 @@ class Reader:
         keys: RequestKeys,
     ) -> Look:
         fence = self._entries.fence()
-        served = self._opened(accepted.key)
+        served = self._opened(call, accepted.key)
         # It may have gone, or changed, since it was judged.
         if served is None or self._refusal(served, call, keys) is not None:
             return Look(outcome=Outcome.MISS, reason="entry-gone", vector=vector)
@@ -144,6 +146,8 @@ class Reader:
             if raw is None:
                 continue
             try:
+                if not (_is_free(call) or _reaches(call, raw)):
+                    continue
                 served = self._payloads.served(each.key, entry_bytes.serving(raw))
                 if self._refusal(served, call, keys):
                     continue
@@ -158,8 +162,17 @@ class Reader:
                 )
         return candidates
 
-    def _opened(self, key: ExactKey) -> Served | None:
-        served = self._entries.exact(key)
+    def _reached(self, call: Call, key: ExactKey) -> Served | None:
+        """Return the entry at `key` if it is inside of the caller's prefixes."""
+        raw = self._entries.raw(key)
+        if raw is None or not _reaches(call, raw):
+            return None
+        return entry_bytes.serving(raw)
+
+    def _opened(self, call: Call, key: ExactKey) -> Served | None:
+        served = (
+            self._entries.exact(key) if _is_free(call) else self._reached(call, key)
+        )
         try:
             return None if served is None else self._payloads.served(key, served)
         except PayloadUnreadable:
@@ -173,3 +186,13 @@ class Reader:
             self._clock.now_ns(),
             usage=request.include_usage or not request.stream,
         )
+
+
+def _is_free(call: Call) -> bool:
+    """Return whether no prefix limits what the caller reaches."""
+    return call.admitted is None or not call.admitted.caller.prefixes
+
+
+def _reaches(call: Call, raw: bytes) -> bool:
+    admitted = call.admitted
+    return admitted is None or admitted.caller.reaches(entry_bytes.decode(raw).tags)

@@ -60,6 +60,17 @@ class GatewayMetrics:
         self.proxied = Counter(
             "cachemind_requests_proxied", "Requests of other paths.", registry=registry
         )
+        self.refused = Counter(
+            "cachemind_refused",
+            "Requests refused for who asks: unauthenticated, forbidden, too many.",
+            ["reason"],
+            registry=registry,
+        )
+        self.refusals_unlogged = Counter(
+            "cachemind_refusals_not_logged",
+            "Refusals above the rate at which they are put on the log.",
+            registry=registry,
+        )
         self.reasons = Counter(
             "cachemind_not_hit",
             "Misses and bypasses by reason.",

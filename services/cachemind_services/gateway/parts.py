@@ -17,6 +17,7 @@ from cachemind_services.gateway.follower import Follower, Freshness
 from cachemind_services.gateway.look import Reader
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.payload_keys import KeyFollower
+from cachemind_services.gateway.policy_api import PolicyApi
 from cachemind_services.gateway.receipts_api import ReceiptsApi
 from cachemind_services.gateway.rollback_api import RollbackApi
 from cachemind_services.gateway.rules import Rules
@@ -71,12 +72,15 @@ class Parts:
         self.receipts_api = ReceiptsApi(shared.receipts, namespace)
         self.proxy = shared.proxy
         self.standstill = Standstill()
+        self.users = 0
+        """Requests under way, where anybody counts them."""
+
         self._answer(entries)
 
     def _answer(self, entries: Entries) -> None:
         """Put together what answers look-ups, and what an operator asks."""
         deps, shared, ids = self._deps, self._shared, self._shared.ids
-        desk = AdmissionDesk(deps, ids, self.semantic, self.rules)
+        desk = AdmissionDesk(deps, ids, self.semantic, self.rules, self.follower)
         reader = Reader(deps, entries, self.semantic)
         self.understanding = Understanding(deps, ids, self.rules, shared.known)
         self.trace = self.understanding.trace
@@ -100,6 +104,7 @@ class Parts:
             self.follower,
             self.versions,
             self.rules,
+            PolicyApi(self.rules, self.wal, self.follower),
         )
 
     async def start(self) -> None:
@@ -112,6 +117,16 @@ class Parts:
         if self.follower.quarantine is not None:
             return "quarantined"
         return "store-late" if self.standstill.seconds() > STALE_S else None
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing would be lost or cut off by closing it now."""
+        return (
+            not self.users
+            and not self.chat.tasks
+            and self.wal.idle
+            and self.overlay.empty
+        )
 
     def not_ready(self) -> list[str]:
         """Return why this worker should get no traffic yet; empty once it should."""

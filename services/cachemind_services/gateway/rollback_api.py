@@ -24,7 +24,8 @@ from cachemind.core.rollback_report import RollbackReport, Strategy
 from cachemind.errors import InvalidRequest, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Clock
-from cachemind.types import EventId, Lsn, Namespace, Offset, TraceId
+from cachemind.types import EventId, Lsn, Namespace, Offset, Principal, TraceId
+from cachemind_services.gateway.admitted import principal_in
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.http_io import (
     Header,
@@ -116,7 +117,7 @@ class RollbackApi:
             if isinstance(decision, Done):
                 await self._answer(decision, send)
                 return
-            lsn = await self._append(decision, trace)
+            lsn = await self._append(decision, trace, principal_in(scope))
         await self._finish(decision.rollback_id, lsn, wait_s, send)
 
     async def status(self, text: str, send: Send) -> None:
@@ -193,13 +194,15 @@ class RollbackApi:
 
     # ---- the record and after ------------------------------------------------------
 
-    async def _append(self, body: RolledBack, trace: TraceId) -> Lsn:
+    async def _append(
+        self, body: RolledBack, trace: TraceId, principal: Principal | None
+    ) -> Lsn:
         """Return the LSN of the rollback's record.
 
         Raises: `LogUnavailable`, where the record may be on the log all the same.
         """
         try:
-            appended = await self._wal.append(body, trace)
+            appended = await self._wal.append(body, trace, principal)
         except LogUnavailable as error:
             raise LogUnavailable(
                 f"{error}; whether rollback {shown_id(body.rollback_id)} is on the log "

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+from cachemind.core.access import is_reserved
 from cachemind.core.cache_control import NO_CONTROLS, Effective, tighten
 from cachemind.core.policy import Policy
 from cachemind.core.policy_text import parse_policy
@@ -22,6 +23,8 @@ class Rules:
         self._namespace = namespace
         self._default = default
         self._text = ""
+        # The policy of such a namespace is the key book; it has no entries.
+        self._reserved = is_reserved(namespace)
         self.policy = default
         self.effective: Effective = tighten(default, NO_CONTROLS)
         """What holds for a request without controls of its own."""
@@ -33,7 +36,7 @@ class Rules:
 
         One that cannot be read switches the cache off: what it forbids is not known.
         """
-        if text == self._text:
+        if text == self._text or self._reserved:
             return
         self._text = text
         try:

@@ -78,6 +78,9 @@ class Shared:
         """Count a namespace no more: it is not served here any longer."""
         self._lags.pop(namespace, None)
         self._quarantined.discard(namespace)
+        if self.encoder is not None:
+            contexts = self.encoder.contexts
+            self.encoder.submit(lambda: contexts.forget(namespace))
         self._tell()
 
     def _tell(self) -> None:

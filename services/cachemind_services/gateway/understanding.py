@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
+from cachemind.core.access import Caller, Right
 from cachemind.core.cache_control import (
     CACHE_CONTROL,
     MODE,
@@ -16,6 +18,7 @@ from cachemind.core.cache_control import (
 from cachemind.core.identifiers import TraceContext
 from cachemind.core.keys import derive_keys, prompt_hash, prompt_text
 from cachemind.core.request import parse_chat
+from cachemind_services.gateway.admitted import admitted_in
 from cachemind_services.gateway.call import Call, trace_of
 from cachemind_services.gateway.deps import NO_ENCODER, GatewayDeps
 from cachemind_services.gateway.http_io import Scope
@@ -40,6 +43,8 @@ class Understanding:
         self._settings = settings = deps.settings
         self._ids = ids
         self._rules = rules
+        self._namespace = settings.namespace
+        self._principal = settings.principal
         self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
         self._tenants = Tenants(
             settings.secret,
@@ -63,6 +68,11 @@ class Understanding:
         if not _CONTROLS.isdisjoint(headers):
             controls = parse_controls(scope["headers"])
             effective = tighten(self._rules.policy, controls)
+        admitted, principal, may_store = admitted_in(scope), self._principal, True
+        if admitted is not None:
+            principal = admitted.caller.principal
+            may_store = self._may_store(admitted.caller)
+            effective = effective if may_store else replace(effective, store=False)
         if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
             keys, text = None, sha256(body).hexdigest()
             hashed = prompt_hash(self._prompt_key, text)
@@ -78,13 +88,16 @@ class Understanding:
             keys=keys,
             effective=effective,
             prompt_hash=hashed,
+            principal=principal,
+            admitted=admitted,
+            may_store=may_store,
             wait_s=_wait_s(headers),
         )
 
     def other(self, started: float, scope: Scope, body: bytes) -> Call:
         """Return a request that is not for the cache, hashed by its bytes alone."""
         text = sha256(body).hexdigest()
-        headers = dict(scope["headers"])
+        headers, admitted = dict(scope["headers"]), admitted_in(scope)
         return Call(
             started=started,
             scope=scope,
@@ -93,8 +106,19 @@ class Understanding:
             keys=None,
             effective=self._rules.effective,
             prompt_hash=prompt_hash(self._prompt_key, text),
+            principal=self._principal
+            if admitted is None
+            else admitted.caller.principal,
+            admitted=admitted,
             wait_s=_wait_s(headers),
         )
+
+    def _may_store(self, caller: Caller) -> bool:
+        """Return whether what upstream answers may become an entry.
+
+        It carries no tag, so it would be outside of any prefix.
+        """
+        return not caller.prefixes and caller.may(Right.STORE, self._namespace)
 
     def _understand(self, tenant: bytes, body: bytes) -> Understood:
         known_as = tenant or self._all

@@ -9,7 +9,7 @@ from typing import Final
 
 from cachemind.errors import LogError
 from cachemind.events import Feedback, Invalidated, Refused, Stored
-from cachemind.types import ExactKey, Lsn, TraceId
+from cachemind.types import ExactKey, Lsn, Principal, TraceId
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.metrics import GatewayMetrics
 from cachemind_services.gateway.overlay import Overlay
@@ -37,12 +37,14 @@ class Writes:
         self._metrics = metrics
         self._background: set[asyncio.Task[None]] = set()
 
-    async def store(self, stored: Stored, trace: TraceId) -> Lsn:
+    async def store(
+        self, stored: Stored, trace: TraceId, principal: Principal | None = None
+    ) -> Lsn:
         """Return the LSN of an acknowledged `Stored`, which is served from now on.
 
         Raises: `LogError`.
         """
-        appended = await self._wal.append(stored, trace)
+        appended = await self._wal.append(stored, trace, principal)
         self._overlay.add(appended.envelope, appended.lsn, self._follower.state)
         self._metrics.overlay.set(self._overlay.held_bytes)
         if self._semantic is not None and stored.embedding is not None:
@@ -51,19 +53,26 @@ class Writes:
         self._overlay.prune(self._follower.applied)
         return appended.lsn
 
-    async def invalidate(self, invalidated: Invalidated, trace: TraceId) -> Lsn:
+    async def invalidate(
+        self,
+        invalidated: Invalidated,
+        trace: TraceId,
+        principal: Principal | None = None,
+    ) -> Lsn:
         """Return the LSN of an acknowledged `Invalidated`, in effect from now on.
 
         Raises: `LogError`.
         """
-        appended = await self._wal.append(invalidated, trace)
+        appended = await self._wal.append(invalidated, trace, principal)
         self._overlay.add(appended.envelope, appended.lsn, self._follower.state)
         self._overlay.prune(self._follower.applied)
         return appended.lsn
 
-    async def feedback(self, feedback: Feedback, trace: TraceId) -> Lsn:
+    async def feedback(
+        self, feedback: Feedback, trace: TraceId, principal: Principal | None = None
+    ) -> Lsn:
         """Return the LSN of an acknowledged `Feedback`. Raises: `LogError`."""
-        return (await self._wal.append(feedback, trace)).lsn
+        return (await self._wal.append(feedback, trace, principal)).lsn
 
     def refuse(
         self, key: ExactKey, trace: TraceId, reason: str, upstream_status: int

@@ -1,0 +1,64 @@
+"""What is known of a request's caller once it is admitted; travels in its scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cachemind.core.access import Caller, Right
+from cachemind.errors import Forbidden
+from cachemind.types import Namespace, Principal
+from cachemind_services.gateway.http_io import Header, Scope
+from cachemind_services.gateway.limits import Meter
+
+_KEY: Final = "cachemind.admitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A caller, the namespace that is asked in, and what upstream gets to see.
+
+    `namespace` is None where the caller has several and names none. `upstream` are
+    the credential's fields for upstream. It holds until `until_ns`.
+    """
+
+    caller: Caller
+    namespace: Namespace | None
+    upstream: tuple[Header, ...]
+    meter: Meter
+    until_ns: int
+
+
+def tell_admitted(scope: Scope, admitted: Admitted) -> None:
+    """Say who asks, for everything that answers the request."""
+    scope[_KEY] = admitted
+
+
+def admitted_in(scope: Scope) -> Admitted | None:
+    """Return who asks; None where authentication is off."""
+    admitted: Admitted | None = scope.get(_KEY)
+    return admitted
+
+
+def principal_in(scope: Scope) -> Principal | None:
+    """Return who asks; None where authentication is off."""
+    admitted = admitted_in(scope)
+    return None if admitted is None else admitted.caller.principal
+
+
+def require_in(scope: Scope, right: Right, namespace: Namespace) -> None:
+    """Do nothing where the caller has the right. Raises: `Forbidden`."""
+    admitted = admitted_in(scope)
+    if admitted is not None and not admitted.caller.may(right, namespace):
+        raise Forbidden(right)
+
+
+def require_tags(scope: Scope, right: Right, tags: Iterable[str]) -> None:
+    """Do nothing where what has these tags is inside of the caller's prefixes.
+
+    Raises: `Forbidden`.
+    """
+    admitted = admitted_in(scope)
+    if admitted is not None and not admitted.caller.reaches(tags):
+        raise Forbidden(right)

@@ -1,0 +1,164 @@
+"""Where authentication is on: admits, answers who is not, and says so on the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from cachemind.core.access import (
+    ACCESS_NAMESPACE,
+    OPERATIONS,
+    Operation,
+    http_operation,
+    is_reserved,
+)
+from cachemind.errors import CacheError, Forbidden, InvalidRequest, Unauthenticated
+from cachemind.types import Namespace
+from cachemind_services.gateway.admitted import Admitted, admitted_in
+from cachemind_services.gateway.call import trace_of
+from cachemind_services.gateway.deps import Access
+from cachemind_services.gateway.door import Door
+from cachemind_services.gateway.http_io import (
+    Header,
+    Receive,
+    Scope,
+    Send,
+    send_error,
+    send_invalid,
+)
+from cachemind_services.gateway.limits import TooMany
+from cachemind_services.gateway.parts import Parts
+from cachemind_services.gateway.refusals import Refusals
+from cachemind_services.gateway.routes import Routes
+from cachemind_services.gateway.shared import Shared
+from cachemind_services.gateway.spaces import Spaces
+from cachemind_services.gateway.wal_session import WalSession
+from cachemind_services.gateway.whoami import send_whoami
+
+FLUSH_S: Final = 1.0
+_CHALLENGE: Final[tuple[Header, ...]] = (
+    (b"www-authenticate", b'Bearer realm="cachemind"'),
+)
+_RETRY: Final[tuple[Header, ...]] = ((b"retry-after", b"1"),)
+
+
+class Guard:
+    """Stands before the routes."""
+
+    def __init__(
+        self, shared: Shared, spaces: Spaces, access: Access, routes: Routes
+    ) -> None:
+        deps = shared.deps
+        self._shared = shared
+        self._spaces = spaces
+        self._routes = routes
+        self._metrics = deps.metrics
+        self._door = Door(shared, access)
+        self._refusals = Refusals(deps.clock, deps.metrics)
+        settings = replace(deps.settings, namespace=ACCESS_NAMESPACE)
+        self._wal = WalSession(
+            deps.wal,
+            deps.codec,
+            deps.clock,
+            settings,
+            deps.metrics,
+            shared.ids,
+            shared.line,
+        )
+
+    async def start(self) -> None:
+        """Begin following the keys."""
+        keys = self._door.keys
+        await keys.start()
+        self._spaces.also(keys.not_ready, keys.warnings)
+
+    async def stop(self) -> None:
+        """End following; what was refused is on the log."""
+        await self._wal.flush(FLUSH_S)
+        await self._door.keys.stop()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, if its caller may ask for it."""
+        operation = http_operation(scope["method"], scope["path"])
+        if operation is not None and not OPERATIONS[operation].known:
+            await self._routes.operate(scope["path"], send)
+            return
+        try:
+            await self._admitted(operation, scope, receive, send)
+        except Unauthenticated as error:
+            await self._refused(scope, error)
+            code = "unauthenticated"
+            await send_error(send, 401, str(error), code=code, headers=_CHALLENGE)
+        except Forbidden as error:
+            await self._refused(scope, error)
+            await send_error(send, 403, str(error), code="forbidden", param=error.right)
+        except TooMany as error:
+            self._metrics.refused.labels(error.what).inc()
+            retry = ((b"retry-after", b"%d" % error.retry_s),)
+            code = "rate_limit_exceeded"
+            await send_error(send, 429, str(error), code=code, headers=retry)
+        except InvalidRequest as error:
+            await send_invalid(send, error)
+
+    async def _admitted(
+        self, operation: Operation | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if not self._door.keys.known:
+            problem = "the keys were not read yet"
+            await send_error(send, 503, problem, code="starting", headers=_RETRY)
+            return
+        admitted = await self._door.admit(scope)
+        if operation is None:
+            await send_error(send, 404, "no such call", code="not_found")
+            return
+        if operation is Operation.WHOAMI:
+            await send_whoami(admitted.caller, admitted.namespace, send)
+            return
+        namespace = self._door.require(admitted, operation)
+        try:
+            parts = self._spaces.find(namespace) or await self._spaces.open(namespace)
+        except CacheError as error:
+            await send_error(send, 503, str(error), code="busy", headers=_RETRY)
+            return
+        parts.users += 1
+        try:
+            await self._routed(operation, admitted, parts, scope, receive, send)
+        finally:
+            parts.users -= 1
+
+    async def _routed(
+        self,
+        operation: Operation,
+        admitted: Admitted,
+        parts: Parts,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if operation is not Operation.PASS_ON:
+            await self._routes.handle(parts, scope, receive, send)
+            return
+        # Whether it streams is upstream's matter, so it counts as one that does.
+        admitted.meter.begin_stream()
+        try:
+            await self._routes.handle(parts, scope, receive, send)
+        finally:
+            admitted.meter.end_stream()
+
+    async def _refused(self, scope: Scope, error: Unauthenticated | Forbidden) -> None:
+        trace = trace_of(dict(scope["headers"]), self._shared.ids).trace_id
+        admitted = admitted_in(scope)
+        if admitted is None:
+            self._refusals.tell(self._wal, trace, error)
+            return
+        wal = await self._wal_of(admitted.namespace)
+        self._refusals.tell(wal, trace, error, admitted.caller.principal)
+
+    async def _wal_of(self, namespace: Namespace | None) -> WalSession:
+        """Return the log of the namespace that was asked in."""
+        if namespace is None or is_reserved(namespace):
+            return self._wal
+        try:
+            return (await self._spaces.open(namespace)).wal
+        except CacheError:
+            return self._wal
