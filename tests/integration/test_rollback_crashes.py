@@ -56,6 +56,8 @@ BEFORE_THE_FLIP = (
 AFTER_THE_FLIP = ("shadow.decided", "shadow.closed", "shadow.moved", "shadow.opened")
 SHADOW = (*BEFORE_THE_FLIP, *AFTER_THE_FLIP)
 CHECKPOINT_EVENTS = 10
+APPEND_S = 30
+"""A broker that has just begun, on a busy machine, answers late."""
 
 
 class Fold:
@@ -98,7 +100,8 @@ class Fold:
 
     @contextmanager
     def appending(self) -> Iterator[KafkaWriter]:
-        writer = KafkaWriter(dict(self.settings.kafka), f"{self.wal_prefix}.wal")
+        patient = {**self.settings.kafka, "delivery.timeout.ms": f"{APPEND_S}000"}
+        writer = KafkaWriter(patient, f"{self.wal_prefix}.wal")
         try:
             yield writer
         finally:
@@ -120,7 +123,7 @@ class Fold:
                 self.words += 1
                 event = envelope(body, f"e{self.words}", timeline=self.timeline)
                 record = CODEC.encode(event)
-                last = writer.append(NS.encode(), record, ()).result(30)
+                last = writer.append(NS.encode(), record, ()).result(APPEND_S)
         assert last is not None
         return last
 
