@@ -91,6 +91,21 @@ class Settings:
     share_across_credentials: bool = _setting(
         flag, OFF, "let callers with different upstream keys share entries"
     )
+    auth: bool = _setting(
+        flag, OFF, "ask every caller for a key (`cachemind keys`) or an issuer's token"
+    )
+    upstream_credentials: Path | None = _setting(
+        path, None, "TOML file of mode 0600: header fields for upstream by namespace"
+    )
+    key_requests_per_s: int = _setting(
+        whole(0, 10**6), 0, "of each key on this host; above it 429; 0: no limit"
+    )
+    key_burst: int = _setting(
+        whole(1, 10**6), 100, "requests of a key at once, before the rate counts"
+    )
+    key_streams: int = _setting(
+        whole(0, 10**6), 0, "open streams of each key on this host; 0: no limit"
+    )
     admit_volatile: bool = _setting(
         flag, OFF, "admit answers to questions about now, today, the weather"
     )
@@ -297,6 +312,11 @@ def _checked(settings: Settings) -> Settings:
         raise InvalidSetting(
             kafka_variable(BOOTSTRAP), "production needs a Kafka cluster of its own"
         )
+    for name in ("upstream_credentials", "key_requests_per_s", "key_streams"):
+        if getattr(settings, name) and not settings.auth:
+            raise InvalidSetting(
+                _variable(name), f"is of callers with keys: switch {PREFIX}AUTH on"
+            )
     if settings.sink_dir is not None and settings.sink_url:
         raise InvalidSetting(_variable("sink_url"), "sink_dir is another target")
     if settings.sink_retention_days and not settings.sink_url:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
 from cachemind.ports.data_keys import HeldKeys
 from cachemind.ports.receipt_index import ReceiptFinder
-from cachemind.types import Offset, Partition
+from cachemind.types import Namespace, Offset, Partition
 from cachemind_services.bootstrap.log import (
     codec_of,
     identify,
@@ -34,6 +34,10 @@ from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past_of
 from cachemind_services.bootstrap.payloads import open_payloads
 from cachemind_services.bootstrap.receipts import open_receipt_view
+from cachemind_services.bootstrap.upstream_credentials import (
+    HeaderFields,
+    read_upstream_credentials,
+)
 from cachemind_services.broker.distribution import default_cache_dir
 from cachemind_services.settings import VIEWS, Settings
 
@@ -64,6 +68,10 @@ class GatewayPorts:
     receipts: ReceiptFinder | None = None
     payloads: Payloads = PLAIN
     payload_keys: HeldKeys | None = None
+    payloads_of: Callable[[Namespace], tuple[Payloads, HeldKeys | None]] | None = None
+    upstream_credentials: Mapping[Namespace, HeaderFields] = field(
+        default_factory=dict, repr=False
+    )
 
 
 def identify_if_up(settings: Settings) -> LogIdentity | None:
@@ -101,7 +109,16 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         receipts=open_receipt_view(settings, view_scratch(settings)),
         payloads=opened.payloads,
         payload_keys=opened.keys,
+        payloads_of=partial(_payloads_of, settings),
+        upstream_credentials=read_upstream_credentials(settings.upstream_credentials),
     )
+
+
+def _payloads_of(
+    settings: Settings, namespace: Namespace
+) -> tuple[Payloads, HeldKeys | None]:
+    opened = open_payloads(replace(settings, namespace=namespace), makes=True)
+    return opened.payloads, opened.keys
 
 
 def view_scratch(settings: Settings) -> Path:

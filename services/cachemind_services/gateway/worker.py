@@ -16,6 +16,7 @@ import uvicorn
 import uvloop
 
 from cachemind.core.policy import MS_PER_S, Policy, Volatile
+from cachemind.core.token_bucket import Rate
 from cachemind.types import Namespace, Principal, WriterId
 from cachemind_services.bootstrap.gateway import (
     GatewayPorts,
@@ -27,11 +28,13 @@ from cachemind_services.gateway.app import Gateway
 from cachemind_services.gateway.as_of import Application
 from cachemind_services.gateway.bounded_http import BoundedHttp
 from cachemind_services.gateway.deps import (
+    Access,
     GatewayDeps,
     GatewaySettings,
     OnWalFailure,
     WalAck,
 )
+from cachemind_services.gateway.limits import Limits
 from cachemind_services.gateway.metrics import GatewayMetrics
 from cachemind_services.settings import Settings
 
@@ -75,8 +78,31 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
         receipts=ports.receipts,
         payloads=ports.payloads,
         payload_keys=ports.payload_keys,
+        payloads_of=ports.payloads_of,
+        access=_access(settings, ports),
         metrics=GatewayMetrics(Path(shared) if shared else None),
     )
+
+
+def _access(settings: Settings, ports: GatewayPorts) -> Access | None:
+    if not settings.auth:
+        return None
+    return Access(upstream=ports.upstream_credentials, limits=limits_of(settings))
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return one worker's share of what a key may use up on this host."""
+    workers = settings.workers
+    rate = None
+    if settings.key_requests_per_s:
+        rate = Rate(
+            per_s=settings.key_requests_per_s / workers,
+            burst=max(1.0, settings.key_burst / workers),
+        )
+    streams = None
+    if settings.key_streams:
+        streams = max(1, settings.key_streams // workers)
+    return Limits(rate=rate, streams=streams)
 
 
 def _holds_nobody() -> None:
