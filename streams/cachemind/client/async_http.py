@@ -1,0 +1,153 @@
+"""Calls over HTTP that await."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+import httpx
+
+from cachemind.client.errors import CallFailed, Unavailable
+from cachemind.client.http_answers import HttpAnswer, problem
+from cachemind.client.http_calls import Ask, HttpCall
+from cachemind.client.http_messages import (
+    answer_of_response,
+    build,
+    failure_of,
+    fields_of,
+)
+from cachemind.client.parts import PartReader
+from cachemind.client.repeating import Again, Patience
+from cachemind.client.results import Answer, Part
+
+T = TypeVar("T")
+
+
+class AsyncStream:
+    """A completion as it comes: iterate over it once, and close it.
+
+    `head` says what the cache did, before the first part. Raises while it is iterated
+    over: `StreamCut`, `Unavailable`.
+    """
+
+    def __init__(self, response: httpx.Response, reader: PartReader) -> None:
+        self._response = response
+        self._reader = reader
+        self.head: Answer = reader.head
+
+    async def __aiter__(self) -> AsyncIterator[Part]:
+        try:
+            async for chunk in self._response.aiter_bytes():
+                for part in self._reader.feed(chunk):
+                    yield part
+        except httpx.HTTPError as error:
+            raise failure_of(error) from error
+        for part in self._reader.end():
+            yield part
+
+    def answer(self) -> Answer:
+        """Return all parts as one answer. Raises: `StreamCut` before the end."""
+        return self._reader.answer()
+
+    async def close(self) -> None:
+        """Give the connection back; what did not come yet is not waited for."""
+        await self._response.aclose()
+
+    async def __aenter__(self) -> AsyncStream:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncHttp:
+    """Makes calls, again where that may help. Use it on one event loop."""
+
+    def __init__(
+        self, base: str, headers: Mapping[str, str], patience: Patience
+    ) -> None:
+        self._base = base
+        self._client = httpx.AsyncClient(headers=dict(headers), follow_redirects=False)
+        self._patience = patience
+
+    async def ask(self, ask: Ask[T], timeout_s: float) -> T:
+        """Return what the answer means; all attempts together take `timeout_s`.
+
+        Raises: `CallFailed`.
+        """
+        until, attempt = time.monotonic() + timeout_s, 0
+        while True:
+            try:
+                return ask.read(await self._answer(ask.call, until))
+            except CallFailed as error:
+                await self._pause(error, attempt, ask.again, until)
+                attempt += 1
+
+    async def stream(self, call: HttpCall, timeout_s: float) -> AsyncStream:
+        """Return the stream once it has begun; each wait takes at most `timeout_s`.
+
+        Raises: `CallFailed`.
+        """
+        until, attempt = time.monotonic() + timeout_s, 0
+        while True:
+            try:
+                return await self._stream(call, timeout_s)
+            except CallFailed as error:
+                await self._pause(error, attempt, Again.UNSTARTED, until)
+                attempt += 1
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def _pause(
+        self, failed: CallFailed, attempt: int, again: Again, until: float
+    ) -> None:
+        chance = random.random()  # noqa: S311 - only spreads the load
+        pause_s = self._patience.pause_s(failed, attempt, again, chance)
+        if pause_s is None or time.monotonic() + pause_s >= until:
+            raise failed
+        await asyncio.sleep(pause_s)
+
+    async def _stream(self, call: HttpCall, timeout_s: float) -> AsyncStream:
+        response = await self._begun(call, timeout_s)
+        try:
+            if response.status_code != httpx.codes.OK:
+                raise problem(answer_of_response(response, await response.aread()))
+            return AsyncStream(response, PartReader(fields_of(response)))
+        except httpx.HTTPError as error:
+            await response.aclose()
+            raise failure_of(error) from error
+        except CallFailed:
+            await response.aclose()
+            raise
+
+    async def _answer(self, call: HttpCall, until: float) -> HttpAnswer:
+        left_s = max(until - time.monotonic(), 0.001)
+        try:
+            async with asyncio.timeout(left_s):
+                response = await self._begun(call, left_s)
+                try:
+                    return answer_of_response(response, await response.aread())
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise Unavailable("the answer did not end in time") from None
+        except httpx.HTTPError as error:
+            raise failure_of(error) from error
+
+    async def _begun(self, call: HttpCall, timeout_s: float) -> httpx.Response:
+        request = build(self._client, self._base, call, timeout_s)
+        try:
+            return await self._client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise failure_of(error) from error

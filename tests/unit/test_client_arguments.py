@@ -1,0 +1,121 @@
+"""What the client refuses before it asks anybody, and how it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cachemind.client import (
+    AsyncCacheMind,
+    CacheMind,
+    Control,
+    NotFound,
+    NotValid,
+    Patience,
+    RollbackGoal,
+    Selector,
+    TooMany,
+    Unavailable,
+)
+from cachemind.client.http_calls import control_fields
+from cachemind.client.repeating import Again
+
+KEY = "cmk_ABCDEFGH_secret"
+QUESTION = [{"role": "user", "content": "?"}]
+
+
+@pytest.fixture
+def cache() -> CacheMind:
+    return CacheMind("http://127.0.0.1:1", key=KEY, upstream_key="sk-secret")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8080", "ftp://h", "http://", "http://u:p@h", "http://h/?a=1"],
+)
+def test_a_url_that_leads_nowhere_is_refused_and_not_quoted(url: str) -> None:
+    for make in (CacheMind, AsyncCacheMind):
+        with pytest.raises(NotValid) as raised:
+            make(url)
+        assert raised.value.field == "url"
+        assert "u:p" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["key", "namespace", "upstream_key"])
+def test_a_credential_cannot_smuggle_a_header(name: str) -> None:
+    with pytest.raises(NotValid) as raised:
+        CacheMind("http://h", **{name: "a\r\nx: y"})  # type: ignore[arg-type]  # one of the names
+    assert raised.value.field == name
+
+
+def test_nothing_shows_a_secret(cache: CacheMind) -> None:
+    assert "secret" not in repr(cache)
+    assert "secret" not in repr(vars(cache))
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda cache: cache.complete("", QUESTION), "model"),
+        (lambda cache: cache.complete("m", QUESTION, stream=True), "stream"),
+        (lambda cache: cache.complete("m", QUESTION, x=object()), "body"),
+        (lambda cache: cache.invalidate(Selector()), "selector"),
+        (lambda cache: cache.invalidate(Selector(tag="a", model="b")), "selector"),
+        (lambda cache: cache.rollback(RollbackGoal()), "goal"),
+        (lambda cache: cache.feedback("ab", "cd" * 16, right=True), "key"),
+        (lambda cache: cache.feedback("ab" * 32, "CD" * 16, right=True), "trace_id"),
+        (lambda cache: cache.receipt("../x"), "trace_id"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nobody_is_asked(
+    cache: CacheMind, call: Callable[[CacheMind], object], field: str
+) -> None:
+    with pytest.raises(NotValid) as raised:
+        call(cache)
+    assert raised.value.field == field
+
+
+def test_control_is_told_in_the_fields_that_the_gateway_reads() -> None:
+    assert control_fields(Control()) == {}
+    asked = Control(threshold=0.97, ttl_s=60, max_age_s=5, refresh=True, store=False)
+    assert control_fields(asked) == {
+        "cache-control": "no-cache, no-store, max-age=5",
+        "x-cachemind-threshold": "0.970000",
+        "x-cachemind-ttl": "60s",
+    }
+    assert control_fields(Control(exact=True)) == {"x-cachemind-mode": "exact"}
+    assert control_fields(Control(exact=True, off=True)) == {"x-cachemind-mode": "off"}
+
+
+@pytest.mark.parametrize(
+    ("failed", "attempt", "again", "pause_s"),
+    [
+        pytest.param(Unavailable("x"), 0, Again.ALWAYS, 0.5, id="first"),
+        pytest.param(Unavailable("x"), 1, Again.ALWAYS, 1.0, id="twice-as-long"),
+        pytest.param(Unavailable("x"), 2, Again.ALWAYS, None, id="no-more"),
+        pytest.param(Unavailable("x"), 0, Again.UNSTARTED, None, id="maybe-done"),
+        pytest.param(
+            Unavailable("x", sent=False), 0, Again.UNSTARTED, 0.5, id="not-done"
+        ),
+        pytest.param(
+            Unavailable("x", retry_after_s=7.0), 0, Again.ALWAYS, 7.0, id="as-told"
+        ),
+        pytest.param(
+            TooMany("x", retry_after_s=3.0), 0, Again.UNSTARTED, 3.0, id="429"
+        ),
+        pytest.param(NotFound("x"), 0, Again.ALWAYS, None, id="404"),
+    ],
+)
+def test_how_long_is_waited(
+    failed: Unavailable | TooMany | NotFound,
+    attempt: int,
+    again: Again,
+    pause_s: float | None,
+) -> None:
+    patience = Patience(retries=2, first_s=0.5, most_s=4.0)
+    longest = patience.pause_s(failed, attempt, again, 1.0)
+    shortest = patience.pause_s(failed, attempt, again, 0.0)
+    assert longest == pause_s
+    if pause_s is not None and shortest is not None:
+        assert pause_s / 2 <= shortest <= pause_s
