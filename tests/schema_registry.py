@@ -61,6 +61,11 @@ class Registry(ThreadingHTTPServer):
         """Let `subject` take only what is compatible by `level`; all, by default."""
         self.levels[subject] = level
 
+    def handed_to(self, other: Registry) -> None:
+        """Let `other` know what this one knows, as after a restart."""
+        other.schemas, other.subjects = self.schemas, self.subjects
+        other.levels = self.levels
+
     def register(self, subject: str, schema: dict[str, str]) -> int:
         """Return the id. Raises: `AvroException`, `_Incompatible`."""
         with self.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -22,8 +23,10 @@ def hangs(registry: Registry) -> None:
 
 
 def test_nothing_waits_for_a_registry_that_hangs_and_then_answers() -> None:
-    with serving_registry(prepare=hangs) as registry:
+    with ExitStack() as opened:
+        registry = opened.enter_context(serving_registry(prepare=hangs))
         ids = RegistryIds(registry.url, "t.wal", timeout_s=0.2)
+        opened.callback(ids.close)
         later = RegisteredLater(Codec(ids), retry_s=0.01)
         began = time.monotonic()
         with pytest.raises(LogUnavailable, match="has not answered yet"):
