@@ -92,3 +92,22 @@ def test_a_command_from_a_client_without_our_library_is_answered(
         assert "'status': 'committed'" in answer
         assert "'new_version': 4" in answer
         shop.settle(4)
+
+
+@pytest.mark.broker
+def test_the_client_library_does_what_is_shown(tmp_path: Path) -> None:
+    (code,) = (block for block in blocks("python") if "cachemind.client" in block)
+    assert PORT in code
+    with (
+        served(ScriptedUpstream()) as url,
+        serving(url, tmp_path, "--encoder", "off") as host,
+    ):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code.replace(PORT, host.url), {})  # noqa: S102  # README's own words
+        first, second, judged, invalidated, rehearsed = printed.getvalue().splitlines()
+        assert first.startswith("miss ")
+        assert second == "hit_exact " + first.removeprefix("miss ")
+        assert re.fullmatch(r"\d@\d+", judged)
+        assert re.fullmatch(r"\d@\d+", invalidated)
+        assert rehearsed.startswith("dry_run ")
