@@ -25,7 +25,7 @@ RELEASED = Path(__file__).parents[2] / "schemas" / "cachemind_schemas" / "releas
 
 def schema(family: str) -> Any:
     return fastavro.parse_schema(
-        json.loads((RELEASED / family / "0.1.0.avsc").read_text()), named_schemas={}
+        json.loads((RELEASED / family / "0.2.0.avsc").read_text()), named_schemas={}
     )
 
 
@@ -33,7 +33,10 @@ COMMAND, REPLY = schema("commands"), schema("replies")
 
 
 def framed(value: dict[str, Any]) -> bytes:
-    """Return a command in Avro single-object encoding."""
+    """Return a command in Avro single-object encoding; a body by itself rolls back."""
+    body = value["body"]
+    if isinstance(body, dict):
+        value = value | {"body": ("cachemind.v1.Rollback", body)}
     print_ = fastavro.schema.fingerprint(
         fastavro.schema.to_parsing_canonical_form(COMMAND), "CRC-64-AVRO"
     )
@@ -64,7 +67,9 @@ class Client:
     answers: list[Answer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.servers})
+        self.producer = Producer(
+            {"bootstrap.servers": self.servers, "partitioner": "murmur2_random"}
+        )
         self.consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -86,9 +91,37 @@ class Client:
         **body: Any,
     ) -> str:
         """Send a `Rollback`; return its correlation id, which is the request's id."""
+        return self.command(
+            "Rollback",
+            request_id,
+            namespace=namespace,
+            headers=headers,
+            raw=raw,
+            key=key,
+            **body,
+        )
+
+    def command(
+        self,
+        command: str,
+        request_id: uuid.UUID | None = None,
+        /,
+        *,
+        namespace: str | None = None,
+        headers: dict[str, bytes] | None = None,
+        raw: bytes | None = None,
+        key: str | None = None,
+        flush: bool = True,
+        **body: Any,
+    ) -> str:
+        """Send a command; return its correlation id, which is the request's id."""
         request_id = request_id or uuid.uuid4()
         name = namespace or self.namespace
-        value = {"request_id": request_id.bytes, "namespace": name, "body": body}
+        value = {
+            "request_id": request_id.bytes,
+            "namespace": name,
+            "body": (f"cachemind.v1.{command}", body),
+        }
         sent = {
             "reply-to": f"{self.prefix}.replies".encode(),
             "correlation-id": str(request_id).encode(),
@@ -99,7 +132,8 @@ class Client:
             key or name,
             headers={n: v for n, v in sent.items() if v},
         )
-        self.producer.flush(30)
+        if flush:
+            self.producer.flush(30)
         return str(request_id)
 
     def poll(self, for_s: float = 0.1) -> None:
@@ -137,6 +171,10 @@ class Client:
 
     def ask(self, **body: Any) -> Answer:
         return self.to(self.send(**body))
+
+    def want(self, command: str, /, **body: Any) -> Answer:
+        """Send a command of the cache and return its answer."""
+        return self.to(self.command(command, **body))
 
     def quiet(self, for_s: float = 1.5) -> list[Answer]:
         """Return all answers, once none has come for a while."""

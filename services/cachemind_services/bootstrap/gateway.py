@@ -16,6 +16,7 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.adapters.registered_later import RegisteredLater
 from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
+from cachemind.core.credentials import TokenVerifier
 from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.errors import EmbeddingUnavailable, LogUnavailable
 from cachemind.ports import Clock, Embedder, LogReader, LogWriter, StoreView, Upstream
@@ -34,6 +35,7 @@ from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past_of
 from cachemind_services.bootstrap.payloads import open_payloads
 from cachemind_services.bootstrap.receipts import open_receipt_view
+from cachemind_services.bootstrap.tokens import open_tokens
 from cachemind_services.bootstrap.upstream_credentials import (
     HeaderFields,
     read_upstream_credentials,
@@ -69,6 +71,7 @@ class GatewayPorts:
     payloads: Payloads = PLAIN
     payload_keys: HeldKeys | None = None
     payloads_of: Callable[[Namespace], tuple[Payloads, HeldKeys | None]] | None = None
+    tokens: TokenVerifier | None = None
     upstream_credentials: Mapping[Namespace, HeaderFields] = field(
         default_factory=dict, repr=False
     )
@@ -110,6 +113,7 @@ def open_gateway(settings: Settings, log: LogIdentity | None) -> GatewayPorts:
         payloads=opened.payloads,
         payload_keys=opened.keys,
         payloads_of=partial(_payloads_of, settings),
+        tokens=open_tokens(settings.oidc_file),
         upstream_credentials=read_upstream_credentials(settings.upstream_credentials),
     )
 

@@ -3,64 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final
+from typing import Final, Protocol
 
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_requests import KafkaRequestSession, RequestTopics
 from cachemind.adapters.kafka_topics import LogIdentity
+from cachemind.agents.batching import Batching, BatchingDeps
 from cachemind.agents.commanding import Commanding, CommandingDeps
+from cachemind.agents.outbox import OutboxTopics
+from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.requests import Handler, RequestsDeps, run_requests
 from cachemind.core.partitioner import partition_of
+from cachemind.ports import LogRecord
+from cachemind.ports.commands import CommandDesk
 from cachemind.types import Namespace, Partition, WriterId
 from cachemind_services.bootstrap.checkpoints import dying_at
+from cachemind_services.bootstrap.command_ports import CommandPorts
 from cachemind_services.bootstrap.log import codec_of, identify, kafka_of, topics_of
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
 from cachemind_services.settings import Settings
 
+logger = logging.getLogger(__name__)
 WAIT_S: Final = 5.0
+LEAVE_S: Final = 2.5
 
 
-def run(settings: Settings, failpoint: str = "") -> int:
+class MakeDesk(Protocol):
+    """Returns what decides the commands of one partition."""
+
+    def __call__(self, settings: Settings, ports: CommandPorts) -> CommandDesk:
+        """Return a desk that is not open yet."""
+        ...
+
+
+def run(settings: Settings, make_desk: MakeDesk, failpoint: str = "") -> int:
     """Answer until SIGTERM; return the exit code of `run_requests`.
 
     The process dies where it reaches `failpoint`, for tests.
     Raises: `TopicMisconfigured`, `LogUnavailable`, `InvalidSetting`.
     """
-    return asyncio.run(_run(settings, identify(settings), dying_at(failpoint)))
+    log, dies = identify(settings), dying_at(failpoint)
+    return asyncio.run(_run(settings, log, make_desk, dies))
 
 
 async def _run(
-    settings: Settings, log: LogIdentity, failpoint: Callable[[str], None]
+    settings: Settings,
+    log: LogIdentity,
+    make_desk: MakeDesk,
+    failpoint: Callable[[str], None],
 ) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     kafka, topics = kafka_of(settings), topics_of(settings)
+    ports = CommandPorts(settings, log)
 
     def handler(partition: Partition) -> Handler:
-        pasts = _Pasts(settings, log)
-        return _handler(settings, partition, pasts, failpoint, stop.is_set)
+        pasts, desk = _Pasts(settings, log), make_desk(settings, ports)
+        return _Answering(settings, partition, pasts, desk, failpoint, stop.is_set)
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
-    with closing(reader):
-        return await run_requests(
-            RequestsDeps(
-                kafka=kafka,
-                topic=topics.requests.name,
-                group=group_of_requests(settings),
-                open_handler=handler,
-                ask_log=lambda: reader.bounds(Partition(0)),
-                stop=stop,
+    try:
+        with closing(reader):
+            return await run_requests(
+                RequestsDeps(
+                    kafka=kafka,
+                    topic=topics.requests.name,
+                    group=group_of_requests(settings),
+                    open_handler=handler,
+                    ask_log=lambda: reader.bounds(Partition(0)),
+                    stop=stop,
+                )
             )
-        )
+    finally:
+        await ports.close()
 
 
 def group_of_requests(settings: Settings) -> str:
@@ -68,50 +93,81 @@ def group_of_requests(settings: Settings) -> str:
     return f"{settings.topic_prefix}.requests"
 
 
-def _handler(
-    settings: Settings,
-    partition: Partition,
-    pasts: _Pasts,
-    failpoint: Callable[[str], None],
-    stopping: Callable[[], bool],
-) -> Handler:
+class _Answering:
+    """One partition's session, on a thread of its own, and what stands on it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        partition: Partition,
+        pasts: _Pasts,
+        desk: CommandDesk,
+        failpoint: Callable[[str], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        topics, clock = topics_of(settings), SystemClock()
+        self._partition = partition
+        self._pasts = pasts
+        self._session = _session(settings, partition)
+        self._thread = OwnThread(f"requests-{partition}")
+        host, chance = socket.gethostname(), secrets.token_hex(4)
+        self._batching = Batching(
+            BatchingDeps(
+                session=self._session,
+                thread=self._thread,
+                commanding=Commanding(
+                    CommandingDeps(
+                        session=self._session,
+                        topic=topics.requests.name,
+                        past=pasts.of,
+                        codec=codec_of(settings),
+                        clock=clock,
+                        random=secrets.token_bytes,
+                        writer=WriterId(f"requests-{host}-{partition}-{chance}"),
+                        failpoint=failpoint,
+                        stopping=stopping,
+                    )
+                ),
+                desk=desk,
+                topics=OutboxTopics(
+                    requests=topics.requests.name,
+                    answers=topics.answers.name,
+                    dlq=topics.dlq.name,
+                ),
+                clock=clock,
+                random=secrets.token_bytes,
+                failpoint=failpoint,
+            )
+        )
+
+    async def run(self, inbox: asyncio.Queue[LogRecord]) -> None:
+        """Answer until cancelled."""
+        await self._batching.run(inbox)
+
+    async def close(self) -> None:
+        """Leave the cluster and release the stores, on the thread that uses them."""
+        await self._batching.close()
+        if not await self._thread.finish(self._release, LEAVE_S):
+            logger.warning("requests of partition %d are left so", self._partition)
+        self._thread.close()
+
+    def _release(self) -> None:
+        self._session.close()
+        self._pasts.close()
+
+
+def _session(settings: Settings, partition: Partition) -> KafkaRequestSession:
     topics = topics_of(settings)
     ours = {spec.name for spec in topics.all()} - {topics.replies.name}
     names = RequestTopics(
         requests=topics.requests.name,
-        wal=topics.wal.name,
+        answers=topics.answers.name,
+        wal=topics.wal,
         dlq=topics.dlq,
         group=group_of_requests(settings),
         forbidden=frozenset(ours),
     )
-    host, chance = socket.gethostname(), secrets.token_hex(4)
-    return _Handler(
-        pasts,
-        CommandingDeps(
-            session=KafkaRequestSession(kafka_of(settings), names, partition),
-            topic=names.requests,
-            past=pasts.of,
-            codec=codec_of(settings),
-            clock=SystemClock(),
-            random=secrets.token_bytes,
-            writer=WriterId(f"requests-{host}-{partition}-{chance}"),
-            failpoint=failpoint,
-            stopping=stopping,
-        ),
-    )
-
-
-class _Handler(Commanding):
-    """Closes what it alone uses, on the thread that uses it."""
-
-    def __init__(self, pasts: _Pasts, deps: CommandingDeps) -> None:
-        super().__init__(deps)
-        self._pasts = pasts
-
-    def close(self) -> None:
-        """Leave the cluster and release the stores."""
-        super().close()
-        self._pasts.close()
+    return KafkaRequestSession(kafka_of(settings), names, partition)
 
 
 class _Pasts:

@@ -7,8 +7,9 @@ long a process believes that its group has given it the partition.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -17,17 +18,21 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient
 
 from cachemind.adapters.kafka_admin import KafkaAdmin, answer
+from cachemind.adapters.kafka_batch import KafkaBatchWriter, TransactionLog
 from cachemind.adapters.kafka_config import Properties, open_consumer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
-from cachemind.adapters.kafka_transaction import KafkaSoleWriter
+from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.core.topics import TopicSpec
 from cachemind.errors import LogRejected
-from cachemind.ports import Headers
-from cachemind.ports.commands import DeadLetter
+from cachemind.ports import Headers, LogRecord
+from cachemind.ports.commands import DeadLetter, Outgoing
 from cachemind.types import Lsn, Offset, Partition
 
 DEADLINE_S: Final = 10.0
+ANSWERS_READ: Final = 100_000
+"""Offsets of the topic of answers that are read back; a marker a transaction too."""
+
 KNOWN_S: Final = 60.0
 """For how long a topic that was there is taken to be there."""
 
@@ -37,14 +42,15 @@ class RequestTopics:
     """What is read and written. `forbidden` are topics that no answer may go to."""
 
     requests: str
-    wal: str
+    answers: str
+    wal: TopicSpec
     dlq: TopicSpec
     group: str
     forbidden: Collection[str]
 
 
 class KafkaRequestSession:
-    """`RequestSession` of one partition. Use it from one thread."""
+    """`BatchSession` of one partition. Use it from one thread, `wal` from any."""
 
     def __init__(
         self, properties: Properties, topics: RequestTopics, partition: Partition
@@ -65,10 +71,14 @@ class KafkaRequestSession:
         )
         # Never joins: Kafka takes offsets in a transaction from whoever owns the id.
         self._group = open_consumer(properties, {"group.id": topics.group})
+        self._wal = TransactionLog(
+            self._writer, topics.wal.name, topics.wal.max_message_bytes
+        )
         self._seen: dict[str, float] = {}
 
     def take_over(self) -> Offset:
         """Shut out whoever owned it; return the offset of the next command."""
+        self._wal.open = False
         self._writer.take_over()
         found = self._offsets.committed([self._partition])[self._partition]
         return Offset(0) if found is None else found
@@ -86,7 +96,7 @@ class KafkaRequestSession:
 
     def append(self, key: bytes, value: bytes, headers: Headers) -> Lsn:
         """Return where an event is on the WAL, once committed."""
-        return self._writer.append_to(self._topics.wal, key, value, headers)
+        return self._writer.append_to(self._topics.wal.name, key, value, headers)
 
     def answer(
         self, topic: str, key: bytes, value: bytes, headers: Headers, after: Offset
@@ -98,8 +108,46 @@ class KafkaRequestSession:
         """Commit a dead letter together with the next offset to read."""
         self._writer.append_to(self._topics.dlq.name, *letter, self._moved(after))
 
+    @property
+    def wal(self) -> TransactionLog:
+        """Return what appends to the WAL inside of the open transaction."""
+        return self._wal
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._writer.begin()
+        self._wal.open = True
+
+    def serve(self, until: threading.Event) -> None:
+        """Tell appends how they ended, until told to stop."""
+        self._writer.serve(until)
+
+    def commit(self, records: Sequence[Outgoing], after: Offset) -> None:
+        """Commit what was appended, `records` and the next offset to read."""
+        self._wal.open = False
+        moved = self._moved(after)
+        self._writer.commit_open(records, lambda _: self._writer.send(moved))
+
+    def give_up(self) -> None:
+        """Abort what is open; take over again before anything else."""
+        self._wal.open = False
+        self._writer.give_up()
+
+    def answers(self) -> Iterator[LogRecord]:
+        """Yield what was answered before: the newest `ANSWERS_READ`, in order."""
+        reader = KafkaReader(
+            self._properties, self._topics.answers, request_s=DEADLINE_S
+        )
+        with closing(reader):
+            first, end = reader.bounds(self._partition)
+            first = Offset(max(first, end - ANSWERS_READ))
+            for batch in reader.read(self._partition, first, end):
+                yield from batch
+
     def close(self) -> None:
-        """Leave the cluster."""
+        """Leave the cluster; what is open is aborted."""
+        if self._wal.open:
+            self.give_up()
         self._writer.close()
         self._offsets.close()
         self._group.close()
@@ -117,8 +165,8 @@ class _Moved:
     group: object
 
 
-class _Writer(KafkaSoleWriter):
-    """One record a transaction, to any topic, with a group's offset or without."""
+class _Writer(KafkaBatchWriter):
+    """Also one record a transaction, to any topic, with a group's offset or without."""
 
     def append_to(
         self,
@@ -136,11 +184,12 @@ class _Writer(KafkaSoleWriter):
 
         def with_offset() -> None:
             if moved is not None:
-                self._send(moved)
+                self.send(moved)
 
         return self.append_all([(key, value, headers)], with_offset)[0]
 
-    def _send(self, moved: _Moved) -> None:
+    def send(self, moved: _Moved) -> None:
+        """Add a group's offset to the open transaction."""
         producer = self._ready(time.monotonic())
         try:
             producer.send_offsets_to_transaction(

@@ -27,7 +27,13 @@ from cachemind.agents.dead_letters import (
     Rejected,
     dead_letter,
 )
-from cachemind.codec.commands import decode_command, encode_reply
+from cachemind.agents.reading_commands import (
+    Unanswerable,
+    read_command,
+    rejected,
+    require_answerable,
+)
+from cachemind.codec.commands import encode_reply
 from cachemind.core.commands import (
     CORRELATION_ID,
     TRACEPARENT,
@@ -36,7 +42,6 @@ from cachemind.core.commands import (
     Problem,
     Reply,
     RollbackDone,
-    address_of,
     done_of,
     problem_of,
     rehearsed,
@@ -54,11 +59,8 @@ from cachemind.core.rollback_goal import Done, Wish, decided, goal_of
 from cachemind.core.rollback_report import RollbackReport, Strategy
 from cachemind.errors import (
     CacheError,
-    InvalidEvent,
     LogRejected,
     LogUnavailable,
-    UndecodableRecord,
-    UnknownSchema,
 )
 from cachemind.events import Envelope, RolledBack
 from cachemind.ports import Clock, LogRecord
@@ -116,6 +118,27 @@ class Commanding:
         self._deps = deps
         self._next: Offset | None = None
         self._seq = 0
+        self.tenures = 0
+        """How often the partition was taken over."""
+
+    def own(self) -> Offset:
+        """Return the offset of the next command, once the partition is ours.
+
+        Raises: `LogUnavailable`.
+        """
+        if self._next is None:
+            self._next = self._deps.session.take_over()
+            self.tenures += 1
+            self._deps.failpoint("request.taken")
+        return self._next
+
+    def lose(self) -> None:
+        """Take the partition over again before anything else is done."""
+        self._next = None
+
+    def moved(self, after: Offset) -> None:
+        """Go on at `after`: what is before is committed."""
+        self._next = after
 
     def handle(self, record: LogRecord) -> None:
         """Return once `record` is answered or buried, by us or by another before.
@@ -123,17 +146,14 @@ class Commanding:
         Raises: `LogUnavailable`, and then hand it in again; `Ending`, and then it is
         for the next process.
         """
-        if self._next is None:
-            self._next = self._deps.session.take_over()
-            self._deps.failpoint("request.taken")
-        if record.lsn.offset < self._next:
+        if record.lsn.offset < self.own():
             return
         try:
             self._settle(record)
         except BaseException:
-            self._next = None
+            self.lose()
             raise
-        self._next = Offset(record.lsn.offset + 1)
+        self.moved(Offset(record.lsn.offset + 1))
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -143,7 +163,7 @@ class Commanding:
         session, after = self._deps.session, Offset(record.lsn.offset + 1)
         try:
             address, command = self._read(record)
-        except _Unanswerable as error:
+        except Unanswerable as error:
             log.warning("command at %s: %s", record.lsn, error)
             session.bury(self._letter(error.rejected), after)
             return
@@ -154,12 +174,12 @@ class Commanding:
         except LogRejected as error:
             log.warning("command at %s: %s", record.lsn, error)
             session.take_over()
-            rejected = _rejected(record, Reason.NO_REPLY, str(error))
-            session.bury(self._letter(rejected), after)
+            letter = self._letter(rejected(record, Reason.NO_REPLY, str(error)))
+            session.bury(letter, after)
         self._deps.failpoint("request.answered")
 
-    def _letter(self, rejected: Rejected) -> DeadLetter:
-        return dead_letter(self._deps.topic, rejected)
+    def _letter(self, what: Rejected) -> DeadLetter:
+        return dead_letter(self._deps.topic, what)
 
     def _answer(self, address: Address, reply: Reply, after: Offset) -> None:
         headers = (
@@ -175,24 +195,10 @@ class Commanding:
         )
 
     def _read(self, record: LogRecord) -> tuple[Address, Command]:
-        """Raises: `_Unanswerable`."""
-        try:
-            address = address_of(record.headers)
-            if record.value is None:
-                raise UndecodableRecord("it has no value")
-            command = decode_command(record.value)
-            if record.key != command.namespace.encode():
-                raise InvalidEvent("key", "is not the namespace of the command")
-        except InvalidEvent as error:
-            raise _Unanswerable(record, Reason.INVALID_REQUEST, str(error)) from error
-        except UndecodableRecord as error:
-            raise _Unanswerable(record, Reason.UNDECODABLE, error.reason) from error
-        except UnknownSchema as error:
-            raise _Unanswerable(record, Reason.UNKNOWN_SCHEMA, str(error)) from error
-        refusal = self._deps.session.refuses(address.reply_to)
-        if refusal is not None:
-            raise _Unanswerable(record, Reason.NO_REPLY, refusal)
-        return address, command
+        """Raises: `Unanswerable`."""
+        found = read_command(record)
+        require_answerable(record, found[0], self._deps.session.refuses)
+        return found
 
     # ---- what is asked --------------------------------------------------------------
 
@@ -313,15 +319,3 @@ class Commanding:
 
 class Ending(Exception):
     """The process ends before a command is answered. No error to tell a client."""
-
-
-class _Unanswerable(CacheError):
-    """A command that cannot be read, or whose answer cannot go anywhere."""
-
-    def __init__(self, record: LogRecord, reason: Reason, detail: str) -> None:
-        super().__init__(f"it goes to the dead letters, {reason}: {detail}")
-        self.rejected = _rejected(record, reason, detail)
-
-
-def _rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
-    return Rejected(record=record, reason=reason, detail=detail)

@@ -1,8 +1,8 @@
 """The process that answers commands: a Faust agent in a group of all its like.
 
-The agent only carries records; each partition has a thread of its own, so that one
-whose fold is busy with a rollback holds up no other. What the group is told of
-progress is committed with the answers, never by Faust.
+The agent only carries records; each partition has a handler with a thread of its own,
+so that one whose fold is busy with a rollback holds up no other. What the group is
+told of progress is committed with the answers, never by Faust.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import faust
 from faust.types import StreamT
 
 from cachemind.agents.app import build_app, quiet_logs, raw_topic
-from cachemind.agents.commanding import Ending
 from cachemind.agents.first_of import first_of
 from cachemind.agents.hosted import HostedApp
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.wal_agent import record_of
-from cachemind.errors import CacheError, InvalidSetting, LogError
+from cachemind.errors import CacheError, InvalidSetting
 from cachemind.ports import LogRecord
 from cachemind.types import Partition
 
@@ -32,26 +31,25 @@ EXIT_DONE: Final = 0
 EXIT_STOPPED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_NO_PROGRESS: Final = 3
-RETRY_S: Final = 0.5
 LEAVE_S: Final = 2.5
 INBOX_RECORDS: Final = 1_000
 
 
 class Handler(Protocol):
-    """Answers one partition's commands; see `Commanding`."""
+    """Answers one partition's commands; see `Batching`."""
 
-    def handle(self, record: LogRecord) -> None:
-        """Return once `record` is dealt with. Raises: `LogError`, `Ending`."""
+    async def run(self, inbox: asyncio.Queue[LogRecord]) -> None:
+        """Answer what comes in until cancelled. Raises: what no retry helps."""
         ...
 
-    def close(self) -> None:
-        """Leave the cluster."""
+    async def close(self) -> None:
+        """End what is at hand, for a moment, and leave the cluster."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsDeps:
-    """What the process stands on. `open_handler` is called on the partition's thread.
+    """What the process stands on.
 
     `ask_log` raises `LogUnavailable` while the log does not answer. `kafka` has
     librdkafka's names.
@@ -124,12 +122,11 @@ def requests_app(
 
 
 class _Partitions:
-    """A thread for each partition that was ever delivered."""
+    """A handler for each partition that was ever delivered."""
 
     def __init__(self, open_handler: Callable[[Partition], Handler]) -> None:
         self._open = open_handler
         self._inboxes: dict[Partition, asyncio.Queue[LogRecord]] = {}
-        self._threads: dict[Partition, OwnThread] = {}
         self._handlers: dict[Partition, Handler] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -138,9 +135,9 @@ class _Partitions:
         """Queue one delivery; waits while its partition is far behind."""
         partition = record.lsn.partition
         if partition not in self._inboxes:
-            self._inboxes[partition] = asyncio.Queue(INBOX_RECORDS)
-            self._threads[partition] = OwnThread(f"requests-{partition}")
-            task = asyncio.create_task(self._answer(partition))
+            inbox = self._inboxes[partition] = asyncio.Queue(INBOX_RECORDS)
+            handler = self._handlers[partition] = self._open(partition)
+            task = asyncio.create_task(handler.run(inbox))
             self._work.add(task)
             task.add_done_callback(self._ended)
         await self._inboxes[partition].put(record)
@@ -153,33 +150,8 @@ class _Partitions:
         """End what is at hand, for a moment, and leave the cluster."""
         for task in self._work:
             task.cancel()
-        await asyncio.gather(*map(self._leave, self._threads))
-
-    async def _leave(self, partition: Partition) -> None:
-        handler, thread = self._handlers.get(partition), self._threads[partition]
-        last = _nothing if handler is None else handler.close
-        if not await thread.finish(last, LEAVE_S):
-            log.warning("requests of partition %d were left as they are", partition)
-        thread.close()
-
-    async def _answer(self, partition: Partition) -> None:
-        inbox, thread = self._inboxes[partition], self._threads[partition]
-        handler = await thread.run(self._open, partition)
-        self._handlers[partition] = handler
-        while True:
-            await self._settle(handler, thread, await inbox.get())
-
-    async def _settle(
-        self, handler: Handler, thread: OwnThread, record: LogRecord
-    ) -> None:
-        while True:
-            try:
-                return await thread.run(handler.handle, record)
-            except Ending:
-                return log.info("the command at %s is left to the next", record.lsn)
-            except LogError as error:
-                log.warning("the command at %s waits: %s", record.lsn, error)
-                await asyncio.sleep(RETRY_S)
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in self._handlers.values()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self._broken.done():
@@ -187,7 +159,3 @@ class _Partitions:
         error = task.exception()
         if error is not None:
             self._broken.set_exception(error)
-
-
-def _nothing() -> None:
-    """Do nothing; that it ran means that the thread is free."""

@@ -52,6 +52,9 @@ REPLY_TO: Final = "reply-to"
 CORRELATION_ID: Final = "correlation-id"
 TRACEPARENT: Final = "traceparent"
 DEADLINE: Final = "deadline"
+COMMAND_HASH: Final = "command-sha256"
+"""On the topic of answers: which command it was that the id stood for."""
+
 _MOST_CORRELATION_BYTES: Final = 1024
 _TOPIC: Final = re.compile(rb"[a-zA-Z0-9._-]{1,249}\Z")
 _DECIMAL: Final = re.compile(rb"[0-9]{1,15}\Z")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from cachemind.core.commands import Command, Reply
 from cachemind.core.delta import Delta
 from cachemind.core.rollback_goal import PastLooks
 from cachemind.core.rollback_report import Strategy
 from cachemind.core.state import NamespaceState
+from cachemind.errors import LogRejected
 from cachemind.events import Envelope
-from cachemind.ports.log import Headers
-from cachemind.types import Lsn, Namespace, Offset, Partition, Version
+from cachemind.ports.log import Headers, LogRecord, LogWriter
+from cachemind.types import Lsn, Namespace, Offset, Partition, TraceId, Version
 
 DeadLetter = tuple[bytes, bytes, Headers]
 """Key, value and headers."""
@@ -96,6 +101,116 @@ class RequestSession(Protocol):
 
     def close(self) -> None:
         """Leave the cluster."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A record for another topic than the WAL.
+
+    `partition` is that of the requests where None has it go by its key.
+    """
+
+    topic: str
+    key: bytes
+    value: bytes
+    headers: Headers
+    partition: Partition | None = None
+
+
+class Undeliverable(LogRejected):
+    """A topic takes no record of ours; nothing of the transaction is on the log.
+
+    `number` says which of the outgoing records it was.
+    """
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class BatchSession(RequestSession, Protocol):
+    """One partition of `requests`, whose commands are answered many at a time.
+
+    In order: `begin`, `serve` while `wal` is appended to, `commit`. After an error it
+    is owned no more.
+    """
+
+    @property
+    def wal(self) -> LogWriter:
+        """Return what appends to the WAL inside of the transaction that is open.
+
+        An offset is told as soon as the record has it; readers see the record once
+        the transaction is committed, or never.
+        """
+        ...
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        ...
+
+    def serve(self, until: threading.Event) -> None:
+        """Tell appends how they ended, until told to stop."""
+        ...
+
+    def commit(self, records: Sequence[Outgoing], after: Offset) -> None:
+        """Commit what was appended, `records` and the next offset to read.
+
+        Raises: `Undeliverable` besides.
+        """
+        ...
+
+    def give_up(self) -> None:
+        """Abort what is open, so that no reader waits for it."""
+        ...
+
+    def answers(self) -> Iterator[LogRecord]:
+        """Yield what was answered before on this partition: the newest, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A command of the cache, as it is to be decided."""
+
+    command: Command
+    trace: TraceId
+
+
+class CommandDesk(Protocol):
+    """Decides the commands of one partition; on one event loop.
+
+    What it has decided holds once its transaction is committed; where that fails it
+    is opened again and asked again.
+    """
+
+    async def open(self, wal: LogWriter) -> None:
+        """Begin, or begin anew: forget what was decided and perhaps not committed.
+
+        Raises: `LogUnavailable` where what is on the log does not show here yet.
+        """
+        ...
+
+    def foresee(self, asked: Asked) -> Awaitable[None]:
+        """Do what takes long and may be done before; once for a command.
+
+        `decide` waits for nobody if this was awaited. Never fails.
+        """
+        ...
+
+    async def decide(self, asked: Sequence[Asked]) -> Sequence[Reply]:
+        """Return an answer to each, in order, with their events appended.
+
+        Raises: `LogError`; then nothing of it may be committed.
+        """
+        ...
+
+    def forget(self, asked: Asked) -> None:
+        """Keep nothing of a command any more: it is answered."""
+        ...
+
+    async def close(self) -> None:
+        """Release what it holds."""
         ...
 
 

@@ -1,0 +1,62 @@
+"""From a record of `requests` to what it asks for, or to why nobody can answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachemind.agents.dead_letters import Reason, Rejected
+from cachemind.codec.commands import decode_command
+from cachemind.core.commands import Address, Command, address_of
+from cachemind.errors import (
+    CacheError,
+    InvalidEvent,
+    UndecodableRecord,
+    UnknownSchema,
+)
+from cachemind.ports import LogRecord
+
+
+class Unanswerable(CacheError):
+    """A command that cannot be read, or whose answer cannot go anywhere."""
+
+    def __init__(self, record: LogRecord, reason: Reason, detail: str) -> None:
+        super().__init__(f"it goes to the dead letters, {reason}: {detail}")
+        self.rejected = rejected(record, reason, detail)
+
+
+def rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
+    """Return a record with why it is not answered."""
+    return Rejected(record=record, reason=reason, detail=detail)
+
+
+def read_command(record: LogRecord) -> tuple[Address, Command]:
+    """Return what a record asks for, and where the answer goes.
+
+    Raises: `Unanswerable`.
+    """
+    try:
+        address = address_of(record.headers)
+        if record.value is None:
+            raise UndecodableRecord("it has no value")
+        command = decode_command(record.value)
+        if record.key != command.namespace.encode():
+            raise InvalidEvent("key", "is not the namespace of the command")
+    except InvalidEvent as error:
+        raise Unanswerable(record, Reason.INVALID_REQUEST, str(error)) from error
+    except UndecodableRecord as error:
+        raise Unanswerable(record, Reason.UNDECODABLE, error.reason) from error
+    except UnknownSchema as error:
+        raise Unanswerable(record, Reason.UNKNOWN_SCHEMA, str(error)) from error
+    return address, command
+
+
+def require_answerable(
+    record: LogRecord, address: Address, refuses: Callable[[str], str | None]
+) -> None:
+    """Check that the answer may go where it should.
+
+    Raises: `Unanswerable`; what `refuses` raises.
+    """
+    refusal = refuses(address.reply_to)
+    if refusal is not None:
+        raise Unanswerable(record, Reason.NO_REPLY, refusal)

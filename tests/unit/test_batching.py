@@ -1,0 +1,577 @@
+"""One partition's commands, many in a transaction, over a Kafka in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from cachemind.adapters.clock import SystemClock
+from cachemind.agents import batching
+from cachemind.agents.batching import Batching, BatchingDeps
+from cachemind.agents.commanding import Commanding, CommandingDeps
+from cachemind.agents.known_answers import Known, KnownAnswers, key_of
+from cachemind.agents.outbox import MOST_REPLY_BYTES, OutboxTopics
+from cachemind.agents.own_thread import OwnThread
+from cachemind.codec.codec import Codec
+from cachemind.codec.commands import decode_reply, encode_command
+from cachemind.core.cache_commands import (
+    Answered,
+    CacheCommand,
+    Complete,
+    Invalidate,
+    Logged,
+    Lookup,
+)
+from cachemind.core.commands import Command, Problem, ProblemCode, Reply
+from cachemind.errors import LogUnavailable
+from cachemind.events import Outcome, SelectorKind
+from cachemind.ports import Headers, LogRecord, LogWriter
+from cachemind.ports.commands import (
+    Asked,
+    CommandPast,
+    DeadLetter,
+    Outgoing,
+    Undeliverable,
+)
+from cachemind.types import (
+    EventId,
+    Lsn,
+    Namespace,
+    Offset,
+    Partition,
+    TraceId,
+    WriterId,
+)
+
+SPACE = Namespace("shop")
+PARTITION = Partition(0)
+TRACE = TraceId(bytes(range(1, 17)))
+HEADERS: Headers = (("reply-to", b"replies"), ("correlation-id", b"7"))
+STEPS = ("request.taken", "batch.decided", "batch.committed")
+
+
+@dataclass
+class Cluster:
+    """What of Kafka outlives a process: committed records, the group's offset."""
+
+    wal: list[bytes] = field(default_factory=list)
+    topics: dict[str, list[Outgoing]] = field(default_factory=dict)
+    offset: int = 0
+    owner: int = 0
+    refuses: str = ""
+    away: int = 0
+    transactions: int = 0
+
+    def on(self, topic: str) -> list[Outgoing]:
+        return self.topics.setdefault(topic, [])
+
+    @property
+    def replies(self) -> list[Reply]:
+        return [decode_reply(one.value) for one in self.on("replies")]
+
+
+class Session:
+    """One process's `BatchSession`; what is appended shows once it is committed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.epoch = -1
+        self.appended: list[bytes] = []
+        self.is_open = False
+
+    @property
+    def wal(self) -> LogWriter:
+        return OpenLog(self)
+
+    def take_over(self) -> Offset:
+        self.cluster.owner += 1
+        self.epoch, self.is_open = self.cluster.owner, False
+        return Offset(self.cluster.offset)
+
+    def refuses(self, reply_to: str) -> str | None:
+        return f"there is no topic {reply_to}" if reply_to == "nowhere" else None
+
+    def begin(self) -> None:
+        self._require_owned()
+        self.appended, self.is_open = [], True
+
+    def serve(self, until: threading.Event) -> None:
+        until.wait()
+
+    def append(self, key: bytes, value: bytes, headers: Headers) -> Lsn:
+        if not self.is_open:
+            raise LogUnavailable("no transaction is open")
+        self.appended.append(value)
+        return Lsn(PARTITION, Offset(len(self.cluster.wal) + len(self.appended) - 1))
+
+    def commit(self, records: Sequence[Outgoing], after: Offset) -> None:
+        self._require_owned()
+        self.is_open = False
+        if self.cluster.away:
+            self.cluster.away -= 1
+            raise LogUnavailable("the broker is away")
+        for number, record in enumerate(records):
+            if record.topic == self.cluster.refuses:
+                raise Undeliverable(number, f"append to {record.topic}: not allowed")
+        self.cluster.wal += self.appended
+        for record in records:
+            self.cluster.on(record.topic).append(record)
+        self.cluster.offset = after
+        self.cluster.transactions += 1
+
+    def give_up(self) -> None:
+        self.is_open, self.epoch = False, -1
+
+    def answers(self) -> Iterator[LogRecord]:
+        for at, one in enumerate(self.cluster.on("answers")):
+            yield LogRecord(
+                lsn=Lsn(PARTITION, Offset(at)),
+                key=one.key,
+                value=one.value,
+                headers=one.headers,
+                timestamp_ms=0,
+            )
+
+    def answer(
+        self, topic: str, key: bytes, value: bytes, headers: Headers, after: Offset
+    ) -> None:
+        raise AssertionError("no rollback is asked for")
+
+    def bury(self, letter: DeadLetter, after: Offset) -> None:
+        raise AssertionError("no rollback is asked for")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _require_owned(self) -> None:
+        if self.epoch != self.cluster.owner:
+            raise LogUnavailable("another one has begun a transaction since")
+
+
+@dataclass
+class OpenLog:
+    """A `LogWriter` inside of a session's transaction."""
+
+    session: Session
+
+    def append(self, key: bytes, value: bytes, headers: Headers) -> Future[Lsn]:
+        future: Future[Lsn] = Future()
+        try:
+            future.set_result(self.session.append(key, value, headers))
+        except LogUnavailable as error:
+            future.set_exception(error)
+        return future
+
+    def close(self, timeout_s: float) -> int:
+        return 0
+
+
+@dataclass
+class Desk:
+    """Answers every command with its own events, as many as were decided before."""
+
+    wal: LogWriter | None = None
+    opened: int = 0
+    decided: list[Asked] = field(default_factory=list)
+    foreseen: list[Asked] = field(default_factory=list)
+    forgotten: list[Asked] = field(default_factory=list)
+    gates: dict[bytes, asyncio.Event] = field(default_factory=dict)
+    message: bytes = b"{}"
+    code: ProblemCode | None = None
+
+    async def open(self, wal: LogWriter) -> None:
+        self.wal = wal
+        self.opened += 1
+
+    async def foresee(self, asked: Asked) -> None:
+        self.foreseen.append(asked)
+        gate = self.gates.get(asked.command.request_id)
+        if gate is not None:
+            await gate.wait()
+
+    async def decide(self, asked: Sequence[Asked]) -> Sequence[Reply]:
+        assert self.wal is not None
+        replies = []
+        for one in asked:
+            self.decided.append(one)
+            sent = self.wal.append(b"", one.command.request_id, ())
+            lsn = await asyncio.wrap_future(sent)
+            replies.append(self._reply(one, lsn))
+        return replies
+
+    def _reply(self, asked: Asked, lsn: Lsn) -> Reply:
+        body: Answered | Logged | Problem = Logged()
+        if self.code is not None:
+            body = Problem(code=self.code, field="", message="")
+        elif isinstance(asked.command.body, Lookup | Complete):
+            body = Answered(
+                outcome=Outcome.MISS,
+                reason="",
+                key=None,
+                similarity=None,
+                status=200,
+                stored=False,
+                message=self.message,
+            )
+        return Reply(
+            request_id=asked.command.request_id,
+            namespace=asked.command.namespace,
+            trace_id=asked.trace,
+            lsn=lsn,
+            body=body,
+            version=len(self.decided),
+        )
+
+    def forget(self, asked: Asked) -> None:
+        self.forgotten.append(asked)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Died(BaseException):
+    """The process was killed."""
+
+
+@dataclass
+class Process:
+    """A process that answers."""
+
+    session: Session
+    desk: Desk
+    inbox: asyncio.Queue[LogRecord]
+    task: asyncio.Task[None]
+
+    async def died(self) -> None:
+        with pytest.raises(Died):
+            await self.task
+
+
+def no_past(namespace: Namespace) -> CommandPast:
+    raise AssertionError(f"no rollback of {namespace} is asked for")
+
+
+@asynccontextmanager
+async def process(
+    cluster: Cluster, failpoint: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Process]:
+    session, desk, thread = Session(cluster), Desk(), OwnThread("test")
+    commanding = Commanding(
+        CommandingDeps(
+            session=session,
+            topic="requests",
+            past=no_past,
+            codec=Codec(),
+            clock=SystemClock(),
+            random=secrets.token_bytes,
+            writer=WriterId("requests-1"),
+            failpoint=failpoint,
+            stopping=lambda: False,
+        )
+    )
+    running = Batching(
+        BatchingDeps(
+            session=session,
+            thread=thread,
+            commanding=commanding,
+            desk=desk,
+            topics=OutboxTopics(requests="requests", answers="answers", dlq="dlq"),
+            clock=SystemClock(),
+            random=secrets.token_bytes,
+            failpoint=failpoint,
+        )
+    )
+    inbox: asyncio.Queue[LogRecord] = asyncio.Queue()
+    task = asyncio.create_task(running.run(inbox))
+    yield Process(session, desk, inbox, task)
+    task.cancel()
+    await asyncio.wait([task])
+    await running.close()
+    thread.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "RETRY_S", 0.01)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def identity(number: int) -> EventId:
+    return EventId(number.to_bytes(16, "big"))
+
+
+def record(
+    at: int,
+    body: CacheCommand | None = None,
+    *,
+    number: int | None = None,
+    headers: Headers = (),
+    raw: bytes | None = None,
+    namespace: Namespace = SPACE,
+) -> LogRecord:
+    command = Command(
+        request_id=identity(at + 1 if number is None else number),
+        namespace=namespace,
+        body=Lookup(request=b"{}") if body is None else body,
+    )
+    return LogRecord(
+        lsn=Lsn(PARTITION, Offset(at)),
+        key=namespace.encode(),
+        value=encode_command(command) if raw is None else raw,
+        headers=tuple({**dict(HEADERS), **dict(headers)}.items()),
+        timestamp_ms=0,
+    )
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.002)
+
+
+async def test_what_waits_is_one_transaction_in_order(cluster: Cluster) -> None:
+    async with process(cluster) as first:
+        for at in range(20):
+            first.inbox.put_nowait(record(at))
+        await until(lambda: cluster.offset == 20)
+    assert cluster.wal == [identity(number) for number in range(1, 21)]
+    assert [reply.request_id for reply in cluster.replies] == cluster.wal
+    assert cluster.transactions <= 2
+    assert len(cluster.on("answers")) == 20
+    assert {one.partition for one in cluster.on("answers")} == {PARTITION}
+    assert len(first.desk.forgotten) == 20
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_process_that_dies_at_a_step_leaves_each_command_done_once(
+    cluster: Cluster, step: str
+) -> None:
+    def dies(name: str) -> None:
+        if name == step:
+            raise Died
+
+    records = [record(at) for at in range(5)]
+    async with process(cluster, dies) as first:
+        for one in records:
+            first.inbox.put_nowait(one)
+        await first.died()
+    async with process(cluster) as second:
+        for one in records:
+            second.inbox.put_nowait(one)
+        await until(lambda: cluster.offset == 5)
+    assert cluster.wal == [identity(number) for number in range(1, 6)]
+    assert [reply.request_id for reply in cluster.replies] == cluster.wal
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_process_that_was_shut_out_commits_nothing_more(
+    cluster: Cluster, step: str
+) -> None:
+    other = Session(cluster)
+    shut_out: list[str] = []
+
+    def is_shut_out(name: str) -> None:
+        if name == step and not shut_out:
+            shut_out.append(name)
+            # The other one answers the first command and goes.
+            other.take_over()
+            if cluster.offset == 0:
+                other.begin()
+                other.append(b"", identity(1), ())
+                other.commit([], Offset(1))
+
+    async with process(cluster, is_shut_out) as first:
+        for at in range(3):
+            first.inbox.put_nowait(record(at))
+        await until(lambda: cluster.offset == 3)
+    assert cluster.wal == [identity(number) for number in range(1, 4)]
+
+
+async def test_the_same_id_again_is_answered_so_again_and_done_once(
+    cluster: Cluster,
+) -> None:
+    async with process(cluster) as first:
+        first.inbox.put_nowait(record(0, number=9))
+        first.inbox.put_nowait(record(1, number=9))
+        await until(lambda: cluster.offset == 2)
+    async with process(cluster) as second:  # which has read it back
+        second.inbox.put_nowait(record(2, number=9))
+        await until(lambda: cluster.offset == 3)
+    assert second.desk.decided == []
+    assert cluster.wal == [identity(9)]
+    assert len({one.value for one in cluster.on("replies")}) == 1
+    assert len(cluster.replies) == 3
+    traces = {dict(one.headers)["traceparent"][3:35] for one in cluster.on("replies")}
+    assert len(traces) == 1
+
+
+async def test_an_id_that_is_used_for_another_command_is_refused(
+    cluster: Cluster,
+) -> None:
+    body = Invalidate(kind=SelectorKind.ALL)
+    async with process(cluster) as first:
+        first.inbox.put_nowait(record(0, number=9))
+        await until(lambda: cluster.offset == 1)
+        first.inbox.put_nowait(record(1, body, number=9))
+        await until(lambda: cluster.offset == 2)
+        first.inbox.put_nowait(record(2, number=9))
+        await until(lambda: cluster.offset == 3)
+    assert cluster.wal == [identity(9)]
+    _, refused, again = cluster.replies
+    assert isinstance(refused.body, Problem)
+    assert refused.body.code is ProblemCode.INVALID_REQUEST
+    assert refused.body.field == "request_id"
+    assert again == cluster.replies[0]
+
+
+async def test_an_id_of_another_namespace_tells_nothing(cluster: Cluster) -> None:
+    async with process(cluster) as first:
+        first.inbox.put_nowait(record(0, number=9))
+        first.inbox.put_nowait(record(1, number=9, namespace=Namespace("other")))
+        await until(lambda: cluster.offset == 2)
+    assert [reply.namespace for reply in cluster.replies] == [SPACE, "other"]
+    assert len(first.desk.decided) == 2
+
+
+async def test_what_may_be_tried_again_is_not_remembered(cluster: Cluster) -> None:
+    async with process(cluster) as first:
+        first.desk.code = ProblemCode.UNAVAILABLE
+        first.inbox.put_nowait(record(0, number=9))
+        await until(lambda: cluster.offset == 1)
+        first.desk.code = None
+        first.inbox.put_nowait(record(1, number=9))
+        await until(lambda: cluster.offset == 2)
+    before, after = cluster.replies
+    assert isinstance(before.body, Problem)
+    assert isinstance(after.body, Answered)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        pytest.param(record(1, raw=b"noise"), b"undecodable", id="noise"),
+        pytest.param(
+            record(1, raw=b"\xc3\x01" + bytes(9)), b"unknown_schema", id="schema"
+        ),
+        pytest.param(
+            record(1, headers=(("reply-to", b"nowhere"),)), b"no_reply", id="nowhere"
+        ),
+        pytest.param(
+            record(1, headers=(("reply-to", b""),)), b"invalid_request", id="no-reply"
+        ),
+        pytest.param(
+            record(1, headers=(("deadline", b"1"),)), b"expired", id="expired"
+        ),
+        pytest.param(
+            record(1, headers=(("deadline", b"soon"),)),
+            b"invalid_request",
+            id="deadline",
+        ),
+        pytest.param(
+            replace(record(1), key=b"other"), b"invalid_request", id="other-key"
+        ),
+    ],
+)
+async def test_what_cannot_be_answered_is_buried_and_the_rest_is_answered(
+    cluster: Cluster, bad: LogRecord, reason: bytes
+) -> None:
+    async with process(cluster) as first:
+        for one in (record(0), bad, record(2)):
+            first.inbox.put_nowait(one)
+        await until(lambda: cluster.offset == 3)
+    assert cluster.wal == [identity(1), identity(3)]
+    assert len(cluster.replies) == 2
+    (letter,) = cluster.on("dlq")
+    assert (letter.key, letter.value) == (b"requests", bad.value)
+    assert dict(letter.headers)["cachemind-dlq-reason"] == reason
+
+
+async def test_an_answer_that_may_not_be_written_is_buried_and_nothing_is_done(
+    cluster: Cluster,
+) -> None:
+    cluster.refuses = "theirs"
+    async with process(cluster) as first:
+        first.inbox.put_nowait(record(0))
+        first.inbox.put_nowait(record(1, headers=(("reply-to", b"theirs"),)))
+        first.inbox.put_nowait(record(2))
+        await until(lambda: cluster.offset == 3)
+    assert cluster.wal == [identity(1), identity(3)]
+    (letter,) = cluster.on("dlq")
+    assert dict(letter.headers)["cachemind-dlq-reason"] == b"no_reply"
+    assert len(cluster.replies) == 2
+
+
+async def test_a_broker_that_is_away_is_waited_for(cluster: Cluster) -> None:
+    cluster.away = 2
+    async with process(cluster) as first:
+        first.inbox.put_nowait(record(0))
+        await until(lambda: cluster.offset == 1)
+    assert cluster.wal == [identity(1)]
+    assert first.desk.opened == 3
+
+
+async def test_upstream_is_waited_for_before_a_transaction_and_not_by_those_before(
+    cluster: Cluster,
+) -> None:
+    async with process(cluster) as first:
+        gate = first.desk.gates[identity(2)] = asyncio.Event()
+        first.inbox.put_nowait(record(0))
+        first.inbox.put_nowait(record(1, Complete(request=b"{}")))
+        first.inbox.put_nowait(record(2, Complete(request=b"{}")))
+        await until(lambda: cluster.offset == 1)
+        # Those that come while it waits are asked for as well.
+        first.inbox.put_nowait(record(3, Complete(request=b"{}")))
+        await until(lambda: len(first.desk.foreseen) == 3)
+        assert not first.session.is_open
+        gate.set()
+        await until(lambda: cluster.offset == 4)
+    assert cluster.wal == [identity(number) for number in range(1, 5)]
+
+
+async def test_a_deadline_that_passes_while_upstream_is_asked_is_a_dead_letter(
+    cluster: Cluster,
+) -> None:
+    now_ms = SystemClock().now_ns() // 1_000_000
+    late = (("deadline", str(now_ms + 200).encode()),)
+    async with process(cluster) as first:
+        first.desk.gates[identity(1)] = asyncio.Event()
+        first.inbox.put_nowait(record(0, Complete(request=b"{}"), headers=late))
+        first.inbox.put_nowait(record(1))
+        await until(lambda: cluster.offset == 2)
+    assert cluster.wal == [identity(2)]
+    (letter,) = cluster.on("dlq")
+    assert dict(letter.headers)["cachemind-dlq-reason"] == b"expired"
+
+
+async def test_an_answer_that_no_topic_takes_is_told_to_be_too_large(
+    cluster: Cluster,
+) -> None:
+    async with process(cluster) as first:
+        first.desk.message = bytes(MOST_REPLY_BYTES)
+        first.inbox.put_nowait(record(0))
+        await until(lambda: cluster.offset == 1)
+    (reply,) = cluster.replies
+    assert isinstance(reply.body, Problem)
+    assert reply.body.code is ProblemCode.TOO_LARGE
+    assert reply.lsn is not None
+
+
+def test_the_oldest_answers_go_first() -> None:
+    known = KnownAnswers(limit_bytes=3_000)
+    for number in range(5):
+        known.put(bytes([number]), Known(b"c", bytes(600), TRACE))
+    kept = [n for n in range(5) if known.get(bytes([n])) is not None]
+    assert kept == [2, 3, 4]
+    command = Command(request_id=identity(1), namespace=SPACE, body=Lookup(request=b""))
+    assert key_of(command) != key_of(replace(command, namespace=Namespace("b")))
