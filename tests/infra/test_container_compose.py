@@ -28,6 +28,7 @@ Service = Mapping[str, Any]
 COMPOSE: Final = yaml.safe_load((CONTAINER / "compose.yaml").read_text("utf-8"))
 SERVICES: Final[Mapping[str, Service]] = COMPOSE["services"]
 LAST: Final = stages((CONTAINER / "Containerfile").read_text("utf-8"))[-1]
+PARSER: Final = parser()
 HOME: Final = "/var/lib/cachemind"
 
 OURS: Final = {name: one for name, one in SERVICES.items() if "build" in one}
@@ -42,7 +43,7 @@ def parsed(service: Service) -> argparse.Namespace:
     """Return the service's command as the program parses it."""
     program, *arguments = start.command(service["command"])
     assert program == "cachemind"
-    return parser().parse_args(arguments)
+    return PARSER.parse_args(arguments)
 
 
 @pytest.fixture

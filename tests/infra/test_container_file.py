@@ -26,6 +26,7 @@ TEXT: Final = (CONTAINER / "Containerfile").read_text("utf-8")
 IGNORE: Final = (CONTAINER / "Containerfile.dockerignore").read_text("utf-8")
 SETUP: Final = (ROOT / ".ci" / "setup").read_text("utf-8")
 SERVICE: Final = ROOT / "infra" / "terraform" / "modules" / "service"
+PARSER: Final = parser()
 BUILD, LAST = stages(TEXT)
 HOME: Final = Path("/var/lib/cachemind")
 BY_DIGEST: Final = re.compile(r"[a-z./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
@@ -50,7 +51,7 @@ def check_program(argv: Sequence[str]) -> None:
         assert (CONTAINER / arguments[0].removeprefix(INSIDE)).is_file()
         return
     assert program in ("cachemind", "cache-mind")
-    parsed = parser().parse_args(arguments)
+    parsed = PARSER.parse_args(arguments)
     assert callable(parsed.run)
 
 
