@@ -22,7 +22,7 @@ from cachemind_services.broker.java import find_java
 from cachemind_services.metric_files import VARIABLE, forget_gauges
 from cachemind_services.setting_values import DATA_KEYS
 from cachemind_services.settings import BOOTSTRAP, PREFIX, VIEWS, Settings
-from cachemind_services.sockets import bind_tcp, bind_unix, url_of
+from cachemind_services.sockets import bind_tcp, bind_unix, require_loopback, url_of
 from cachemind_services.supervisor import Child, own_command
 
 BROKER_READY_S: Final = 60.0
@@ -134,6 +134,8 @@ def _require_broker(settings: Settings) -> None:
 def _listen(
     settings: Settings, open_sockets: ExitStack
 ) -> tuple[list[socket.socket], tuple[str, ...]]:
+    if not settings.auth and not settings.insecure:
+        require_loopback(settings.host)
     tcp = open_sockets.enter_context(closing(bind_tcp(settings.host, settings.port)))
     listeners, urls = [tcp], [url_of(tcp)]
     if settings.uds is not None:

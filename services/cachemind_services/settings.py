@@ -94,6 +94,13 @@ class Settings:
     auth: bool = _setting(
         flag, OFF, "ask every caller for a key (`cachemind keys`) or an issuer's token"
     )
+    oidc_file: Path | None = _setting(
+        path, None, "TOML file: the issuer whose tokens count, and what they grant"
+    )
+    insecure: bool = _setting(
+        flag, OFF, "bind another address than loopback though nobody is asked for a key"
+    )
+    access_key: str = _secret("of a gateway, which commands present (`cachemind keys`)")
     upstream_credentials: Path | None = _setting(
         path, None, "TOML file of mode 0600: header fields for upstream by namespace"
     )
@@ -312,7 +319,10 @@ def _checked(settings: Settings) -> Settings:
         raise InvalidSetting(
             kafka_variable(BOOTSTRAP), "production needs a Kafka cluster of its own"
         )
-    for name in ("upstream_credentials", "key_requests_per_s", "key_streams"):
+    for name in (
+        *("oidc_file", "upstream_credentials"),
+        *("key_requests_per_s", "key_streams"),
+    ):
         if getattr(settings, name) and not settings.auth:
             raise InvalidSetting(
                 _variable(name), f"is of callers with keys: switch {PREFIX}AUTH on"

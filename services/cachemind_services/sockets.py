@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import stat
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,27 @@ def bind_tcp(host: str, port: int) -> socket.socket:
             ) from error
         raise InvalidSetting("host", f"cannot listen: {error.strerror}") from error
     return listener
+
+
+def require_loopback(host: str) -> None:
+    """Do nothing for an address that only this machine reaches.
+
+    Raises: `InvalidSetting` naming `host`.
+    """
+    try:
+        found = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except socket.gaierror as error:
+        raise InvalidSetting("host", f"cannot be resolved: {error.strerror}") from error
+    for *_, address in found:
+        if not ip_address(str(address[0]).partition("%")[0]).is_loopback:
+            raise InvalidSetting(
+                "host",
+                f"{host} is reached from other machines, and nobody is asked for a "
+                "key: switch CACHEMIND_AUTH on (see `cachemind keys`), or say "
+                "--insecure",
+            )
 
 
 def bind_unix(path: Path) -> socket.socket:

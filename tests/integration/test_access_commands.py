@@ -19,7 +19,7 @@ from cachemind.core.access import ACCESS_NAMESPACE, Role
 from cachemind.core.api_keys import ApiKey, KeyBook
 from cachemind.core.partitioner import partition_of
 from cachemind.events import PolicyChanged
-from cachemind.types import Namespace
+from cachemind.types import Lsn, Namespace, Offset
 from cachemind_services.bootstrap.key_book import Grant, create_key, revoke_key
 from cachemind_services.bootstrap.log import identify
 from cachemind_services.bootstrap.policies import change_policy, read_policy
@@ -27,6 +27,7 @@ from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.cli.main import main
 from cachemind_services.settings import Settings, load
 from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
+from tests.wal_events import stored
 
 pytestmark = pytest.mark.broker
 
@@ -235,6 +236,26 @@ def test_the_fold_and_the_command_line_see_one_book(operator: Operator) -> None:
     delete_records(host.kafka, host.wal, {HOME: host.applied()[HOME]}, 20)
     assert set(operator.book().keys) == {*book.keys, third["key_id"]}
     assert host.ends()[HOME] == end
+
+
+def test_a_replay_asks_for_no_key_and_is_shown_to_this_machine_alone(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys would be those of then, and who was shut out since would be let in."""
+    monkeypatch.setenv("CACHEMIND_AUTH", "true")
+    operator.create()
+    host = operator.host
+    host.append(stored(1), namespace=SHOP)
+    host.start()
+    host.wait_folded()
+    operator.run("replay", "--to-lsn", str(Lsn(HOME, Offset(0))), "--namespace", "shop")
+    _, told = operator.run(
+        *("replay", "query", "never asked", "--model", "m", "--namespace", "shop"),
+        code=1,
+    )
+    assert "nothing was cached for that (504)" in told
+    _, told = operator.run("replay", "serve", "--host", "0", code=2)
+    assert "host: 0 is reached from other machines" in told
 
 
 def test_a_log_that_begins_too_late_is_not_taken_for_an_empty_book(

@@ -51,6 +51,9 @@ class Issuer:
         self.asked += 1
         return True
 
+    async def close(self) -> None:
+        """Nothing is under way."""
+
 
 def headers(*lines: str) -> list[tuple[bytes, bytes]]:
     pairs = (line.split(": ", 1) for line in lines)

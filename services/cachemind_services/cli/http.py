@@ -8,11 +8,14 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from cachemind.core.access import NAMESPACE_HEADER
 from cachemind.errors import CacheError, InvalidSetting
 from cachemind_services.cli.options import CLIENT, add_settings, settings_from
+from cachemind_services.settings import Settings
 
 TIMEOUT_S: Final = 60.0
 
@@ -48,7 +51,20 @@ def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> N
     """Add the flags that say where the gateway is and who asks, and `more` settings."""
     parser.add_argument("--url", help="gateway, for example http://127.0.0.1:8080")
     parser.add_argument(
-        "--api-key", default="", help="sent as Bearer, as the application does"
+        "--api-key",
+        default="",
+        help="upstream's, sent as Bearer as the application does",
+    )
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the gateway's key (cmk_...); default CACHEMIND_ACCESS_KEY",
+    )
+    parser.add_argument(
+        "--in-namespace",
+        metavar="NAME",
+        help="one of those that the gateway's key is for",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, (*CLIENT, *more))
@@ -62,8 +78,10 @@ def call(
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Return the gateway's answer. Raises: `CacheError` where there is none."""
-    connection = _connect(arguments)
+    settings = settings_from(arguments)
+    connection = _connect(arguments, settings)
     sent = {"content-type": "application/json", **(headers or {})}
+    sent |= _credential(arguments, settings)
     if arguments.api_key:
         sent["authorization"] = f"Bearer {arguments.api_key}"
     payload = None if body is None else json.dumps(body).encode()
@@ -82,8 +100,29 @@ def call(
         connection.close()
 
 
-def _connect(arguments: argparse.Namespace) -> http.client.HTTPConnection:
-    settings = settings_from(arguments)
+def _credential(arguments: argparse.Namespace, settings: Settings) -> Mapping[str, str]:
+    """Return the fields that say who asks. Raises: `InvalidSetting`."""
+    key = settings.access_key
+    if arguments.key_file is not None:
+        try:
+            key = arguments.key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidSetting("--key-file", f"cannot be read: {error}") from error
+    if not key:
+        if arguments.in_namespace is not None:
+            raise InvalidSetting("--in-namespace", "is of a key; name one")
+        return {}
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidSetting("--key-file", "does not hold a key")
+    fields = {"x-cachemind-key": key}
+    if arguments.in_namespace is not None:
+        fields[NAMESPACE_HEADER] = arguments.in_namespace
+    return fields
+
+
+def _connect(
+    arguments: argparse.Namespace, settings: Settings
+) -> http.client.HTTPConnection:
     if arguments.url is None and settings.uds is not None:
         return _UnixConnection(str(settings.uds))
     parts = urlsplit(arguments.url or f"http://{settings.host}:{settings.port}")

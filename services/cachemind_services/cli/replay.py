@@ -25,7 +25,7 @@ from cachemind_services.cli.replay_shown import (
     state_row,
 )
 from cachemind_services.settings import Settings
-from cachemind_services.sockets import bind_tcp, url_of
+from cachemind_services.sockets import bind_tcp, require_loopback, url_of
 
 if TYPE_CHECKING:
     from cachemind_services.bootstrap.as_of import AsOf
@@ -69,6 +69,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     serve = _action(actions, "serve", "a gateway as of then, that changes nothing")
     serve.add_argument("--host", default=None, help="address to bind")
     serve.add_argument("--port", default=None, help="TCP port; 0 picks a free one")
+    serve.add_argument(
+        "--insecure",
+        action="store_const",
+        const="true",
+        help="bind another address than loopback though nobody is asked for a key",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -210,6 +216,9 @@ def _serve(settings: Settings, replay: Replay) -> int:
     """Serve hits as of then until told to stop."""
     from cachemind_services.gateway.replay_worker import serve
 
+    if not settings.insecure:
+        # Whatever keys say now: as of then others may have counted.
+        require_loopback(settings.host)
     with closing(bind_tcp(settings.host, settings.port)) as listener:
         print(f"serving {url_of(listener)}/v1 as of {replay.as_of.name}", flush=True)
         return serve(settings, replay, listener.fileno())

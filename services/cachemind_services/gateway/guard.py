@@ -53,6 +53,7 @@ class Guard:
         self._spaces = spaces
         self._routes = routes
         self._metrics = deps.metrics
+        self._tokens = access.tokens
         self._door = Door(shared, access)
         self._refusals = Refusals(deps.clock, deps.metrics)
         settings = replace(deps.settings, namespace=ACCESS_NAMESPACE)
@@ -74,6 +75,8 @@ class Guard:
 
     async def stop(self) -> None:
         """End following; what was refused is on the log."""
+        if self._tokens is not None:
+            await self._tokens.close()
         await self._wal.flush(FLUSH_S)
         await self._door.keys.stop()
 

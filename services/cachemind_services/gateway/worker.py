@@ -87,7 +87,11 @@ def gateway_deps(settings: Settings, ports: GatewayPorts, number: int) -> Gatewa
 def _access(settings: Settings, ports: GatewayPorts) -> Access | None:
     if not settings.auth:
         return None
-    return Access(upstream=ports.upstream_credentials, limits=limits_of(settings))
+    return Access(
+        tokens=ports.tokens,
+        upstream=ports.upstream_credentials,
+        limits=limits_of(settings),
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

