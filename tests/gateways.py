@@ -41,7 +41,12 @@ from cachemind.types import (
 )
 from cachemind_services.bootstrap.past import Elsewhere, StoredPast
 from cachemind_services.gateway.app import Gateway
-from cachemind_services.gateway.deps import Access, GatewayDeps, GatewaySettings
+from cachemind_services.gateway.deps import (
+    Access,
+    GatewayDeps,
+    GatewaySettings,
+    OpenPayloads,
+)
 from cachemind_services.gateway.metrics import GatewayMetrics
 from tests.payload_hosts import KeyHost
 from tests.upstreams import served
@@ -194,6 +199,7 @@ def gateway(
     log_away: bool = False,
     keys: KeyHost | None = None,
     access: Access | None = None,
+    payloads_of: OpenPayloads | None = None,
 ) -> Iterator[World]:
     """Run a gateway before `upstream_url`; yield its world.
 
@@ -209,12 +215,12 @@ def gateway(
         log.writer().append(NAMESPACE.encode(), codec.encode(_unrelated()), ())
     if log_away:
         log.go_away()
-    deps = _deps(
+    deps = memory_deps(
         log, fold, HttpUpstream(upstream_url, timeouts or UpstreamTimeouts()), settings
     )
     if embedder is not None:
         deps = replace(deps, embedder=embedder)
-    deps = replace(_with_keys(deps, keys), access=access)
+    deps = replace(_with_keys(deps, keys), access=access, payloads_of=payloads_of)
     try:
         with served(Gateway(deps), lifespan="on") as url:
             yield World(url, log, fold, codec, deps)
@@ -228,7 +234,7 @@ def another_worker(
 ) -> Iterator[str]:
     """Run a second gateway on the same log and stores; yield its URL."""
     upstream = HttpUpstream(upstream_url, UpstreamTimeouts())
-    deps = _deps(world.log, world.fold, upstream, world.deps.settings)
+    deps = memory_deps(world.log, world.fold, upstream, world.deps.settings)
     with served(Gateway(_with_keys(deps, keys)), lifespan="on") as url:
         yield url
 
@@ -240,9 +246,10 @@ def _with_keys(deps: GatewayDeps, keys: KeyHost | None) -> GatewayDeps:
     return replace(deps, payloads=payloads, payload_keys=keys.keys)
 
 
-def _deps(
+def memory_deps(
     log: MemoryLog, fold: Fold, upstream: HttpUpstream, settings: GatewaySettings
 ) -> GatewayDeps:
+    """Return what a gateway is built from, without keys of any kind."""
     reader = log.reader()
     return GatewayDeps(
         settings=settings,

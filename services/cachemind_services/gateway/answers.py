@@ -102,7 +102,7 @@ def common_fields(
         ),
     ]
     if look.matched_key is not None:
-        fields.append((b"x-cachemind-key", look.matched_key.hex().encode()))
+        fields.append((b"x-cachemind-entry", look.matched_key.hex().encode()))
     if look.similarity is not None:
         fields.append((b"x-cachemind-similarity", b"%.4f" % look.similarity))
     if lsn is not None:

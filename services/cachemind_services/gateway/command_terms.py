@@ -164,7 +164,7 @@ def _lsn(headers: Mapping[bytes, bytes]) -> Lsn | None:
 
 
 def _key(headers: Mapping[bytes, bytes]) -> ExactKey | None:
-    found = headers.get(b"x-cachemind-key")
+    found = headers.get(b"x-cachemind-entry")
     return None if found is None else ExactKey(bytes.fromhex(found.decode()))
 
 

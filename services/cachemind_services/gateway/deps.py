@@ -92,6 +92,7 @@ class GatewaySettings:
     `turns_file` is shared by the workers of one host, where there are several, for
     single flight across them; a worker waits `turn_wait_s` for another at most.
     With `log_passed_on` answers that are none of the cache's have a `Read` as well.
+    At most `most_open` namespaces are open at a time.
     """
 
     namespace: Namespace
@@ -114,6 +115,7 @@ class GatewaySettings:
     turn_wait_s: float = 60.0
     log_passed_on: bool = False
     drain_s: float = 8.0
+    most_open: int = 64
 
     def __post_init__(self) -> None:
         if len(self.secret) < _LEAST_SECRET_BYTES:

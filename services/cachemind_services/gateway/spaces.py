@@ -20,9 +20,6 @@ _LOG: Final = logging.getLogger("cachemind.gateway")
 LEAST_S: Final = 1.0
 """For the log to answer at the end, whatever else took its time."""
 
-MOST_OPEN: Final = 64
-"""Each has a copy of its state and looks at the log's end; the rest is shared."""
-
 
 Reasons = Callable[[], list[str]]
 
@@ -34,12 +31,9 @@ class TooManyOpen(CacheError):
 class Spaces:
     """Opens namespaces, lets go of those that nobody uses, closes all in the end."""
 
-    def __init__(
-        self, shared: Shared, deps: GatewayDeps, most_open: int = MOST_OPEN
-    ) -> None:
+    def __init__(self, shared: Shared, deps: GatewayDeps) -> None:
         self._deps = deps
         self._shared = shared
-        self._most_open = most_open
         self._open: OrderedDict[Namespace, Parts] = OrderedDict()
         self._others: list[tuple[Reasons, Reasons]] = []
         self._opening: dict[Namespace, asyncio.Task[Parts]] = {}
@@ -115,7 +109,8 @@ class Spaces:
 
         Raises: `TooManyOpen`.
         """
-        while len(self._open) + len(self._opening) > self._most_open:
+        most = self._deps.settings.most_open
+        while len(self._open) + len(self._opening) > most:
             idle = next((parts for parts in self._open.values() if parts.idle), None)
             if idle is None:
                 raise TooManyOpen("too many namespaces are in use at once")
