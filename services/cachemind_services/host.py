@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from cachemind.core.access import is_reserved
 from cachemind.errors import BrokerError, InvalidSetting
-from cachemind.receipts import SYSTEM_NAMESPACE
 from cachemind_services.bootstrap.claim import gateway_claim
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.broker.java import find_java
@@ -94,10 +94,10 @@ def _require_upstream(settings: Settings) -> None:
 
 
 def _require_own_namespace(settings: Settings) -> None:
-    if settings.namespace == SYSTEM_NAMESPACE:
+    if is_reserved(settings.namespace):
         raise InvalidSetting(
             "CACHEMIND_NAMESPACE",
-            f"{SYSTEM_NAMESPACE} is the installation's own and is not served",
+            f"{settings.namespace} is the installation's own and is not served",
         )
 
 

@@ -57,6 +57,9 @@ def test_audit_mode_brings_a_signer_that_ends_after_what_it_signs(
         pytest.param(
             {"namespace": "cachemind.system"}, "CACHEMIND_NAMESPACE", id="our-own"
         ),
+        pytest.param(
+            {"namespace": "cachemind.access"}, "CACHEMIND_NAMESPACE", id="of-keys"
+        ),
     ],
 )
 def test_what_cannot_be_served_is_said_at_the_start(
