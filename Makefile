@@ -5,6 +5,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Test files side by side; each of them has a Kafka of its own.
+JOBS ?= 2
 READY := $(VENV)/ready
 
 # Quick ones first; a folder that is not named here comes last, never not at all.
@@ -32,7 +34,8 @@ demo: $(READY)
 	$(BIN)/cachemind demo $(if $(EXIT),--exit)
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow" $(TESTS)
+	$(BIN)/cachemind broker fetch
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow" $(TESTS)
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
