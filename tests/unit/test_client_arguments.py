@@ -42,6 +42,29 @@ def test_a_url_that_leads_nowhere_is_refused_and_not_quoted(url: str) -> None:
         assert "u:p" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "named", "field"),
+    [
+        ("kafka://", {"namespace": "a"}, "url"),
+        ("kafka://u:p@h:1", {"namespace": "a"}, "url"),
+        ("kafka://h:1/x", {"namespace": "a"}, "url"),
+        ("kafka://h:1", {}, "namespace"),
+        ("kafka://h:1", {"namespace": "A b"}, "namespace"),
+        ("kafka://h:1", {"namespace": "a", "key": KEY}, "key"),
+        ("kafka://h:1", {"namespace": "a", "upstream_key": "sk"}, "upstream_key"),
+    ],
+)
+def test_a_kafka_url_needs_brokers_and_a_namespace_and_no_key(
+    url: str, named: dict[str, str], field: str
+) -> None:
+    for make in (CacheMind, AsyncCacheMind):
+        with pytest.raises(NotValid) as raised:
+            make(url, **named)  # type: ignore[arg-type]  # names of arguments
+        assert raised.value.field == field
+        assert "u:p" not in str(raised.value)
+        assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", ["key", "namespace", "upstream_key"])
 def test_a_credential_cannot_smuggle_a_header(name: str) -> None:
     with pytest.raises(NotValid) as raised:

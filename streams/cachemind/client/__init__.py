@@ -1,8 +1,8 @@
 """The cache from an application: `CacheMind`, and `AsyncCacheMind` to await."""
 
-from cachemind.client.arguments import RollbackGoal, Selector
+from cachemind.client.arguments import Kafka, RollbackGoal, Selector
 from cachemind.client.async_cache import AsyncCacheMind
-from cachemind.client.async_http import AsyncStream
+from cachemind.client.async_stream import AsyncStream
 from cachemind.client.cache import CacheMind
 from cachemind.client.errors import (
     CallFailed,
@@ -19,7 +19,7 @@ from cachemind.client.errors import (
 )
 from cachemind.client.repeating import Patience
 from cachemind.client.results import Answer, Control, Part, PutResult, Receipts
-from cachemind.client.sync_http import Stream
+from cachemind.client.sync_stream import Stream
 from cachemind.core.commands import RollbackDone, RollbackState
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "CallFailed",
     "Conflict",
     "Control",
+    "Kafka",
     "NoCache",
     "NotAllowed",
     "NotAuthenticated",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from cachemind.types import HASH_BYTES, ID_BYTES
 
 Messages = Iterable[Mapping[str, Any]]
 DEFAULT_TIMEOUT_S: Final = 60.0
+KAFKA_SCHEME: Final = "kafka://"
 _HEX: Final = frozenset("0123456789abcdef")
 _MS_PER_S: Final = 1_000
 
@@ -46,6 +47,21 @@ class RollbackGoal:
     to_snapshot: str | None = None
     to_time: str | None = None
     undo: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """How commands go over Kafka; nothing of it counts over HTTP.
+
+    `properties` are librdkafka's (`security.protocol`, `sasl.username`, ...).
+    `requests` and `replies` are topics, by default those of the installation that
+    `topic_prefix` names.
+    """
+
+    topic_prefix: str = "cachemind"
+    requests: str = ""
+    replies: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def request_of(
@@ -123,6 +139,14 @@ def key_of(key: str) -> str:
 def trace_of(trace_id: str) -> str:
     """Return a trace id as it is written. Raises: `NotValid`."""
     return _hex("trace_id", trace_id, ID_BYTES)
+
+
+def brokers_of(url: str) -> str:
+    """Return the brokers of `kafka://HOST:PORT,...`. Raises: `NotValid`."""
+    brokers = url.removeprefix(KAFKA_SCHEME).rstrip("/")
+    if not brokers or not set(brokers).isdisjoint("/@?#"):
+        raise NotValid("url: expected kafka://HOST:PORT,HOST:PORT", field="url")
+    return brokers
 
 
 def base_of(url: str) -> str:

@@ -6,28 +6,23 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from cachemind.client import http_calls as calls
+from cachemind.client import asking
 from cachemind.client.arguments import (
     DEFAULT_TIMEOUT_S,
+    Kafka,
     Messages,
     RollbackGoal,
     Selector,
-    base_of,
-    completion_of,
-    goal_of,
-    key_of,
     request_of,
-    selector_of,
     trace_of,
 )
-from cachemind.client.async_http import AsyncHttp, AsyncStream
+from cachemind.client.async_stream import AsyncStream
 from cachemind.client.http_calls import Credentials
+from cachemind.client.links import async_link
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Patience
-from cachemind.client.request_ids import new_request_id
 from cachemind.client.results import Answer, Control, PutResult, Receipts
 from cachemind.core.commands import RollbackDone
-from cachemind.events import Verdict
 from cachemind.types import Lsn
 
 DEFAULT: Final = Control()
@@ -45,6 +40,7 @@ class AsyncCacheMind:
         upstream_key: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         patience: Patience | None = None,
+        kafka: Kafka | None = None,
     ) -> None:
         """Ask nobody yet.
 
@@ -52,10 +48,10 @@ class AsyncCacheMind:
         meant; `upstream_key` is handed on to the model server as a bearer token.
         Raises: `NotValid`.
         """
-        credentials = Credentials(key=key, namespace=namespace, upstream=upstream_key)
-        self._url = base_of(url)
+        who = Credentials(key=key, namespace=namespace, upstream=upstream_key)
+        self._link = async_link(url, who, kafka or Kafka(), patience or Patience())
+        self._url = url
         self._timeout_s = timeout_s
-        self._http = AsyncHttp(self._url, credentials.fields(), patience or Patience())
 
     def __repr__(self) -> str:
         return f"AsyncCacheMind({self._url!r})"
@@ -73,7 +69,7 @@ class AsyncCacheMind:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.close()
+        await self._link.close()
 
     async def complete(
         self,
@@ -90,8 +86,8 @@ class AsyncCacheMind:
         Made again only where upstream was not asked.
         """
         request = request_of(model, messages, parameters)
-        return await self._http.ask(
-            calls.complete(request, control), self._limit(timeout_s)
+        return await self._link.ask(
+            asking.complete(request, control), self._limit(timeout_s)
         )
 
     async def stream(
@@ -108,9 +104,7 @@ class AsyncCacheMind:
         `timeout_s` is the longest wait for the first part, and between two.
         """
         request = request_of(model, messages, parameters)
-        return await self._http.stream(
-            calls.stream(request, control), self._limit(timeout_s)
-        )
+        return await self._link.stream(request, control, self._limit(timeout_s))
 
     async def lookup(
         self,
@@ -123,8 +117,8 @@ class AsyncCacheMind:
     ) -> Answer | None:
         """Return the cached completion, None where there is none; asks no upstream."""
         request = request_of(model, messages, parameters)
-        return await self._http.ask(
-            calls.lookup(request, control), self._limit(timeout_s)
+        return await self._link.ask(
+            asking.lookup(request, control), self._limit(timeout_s)
         )
 
     async def put(
@@ -140,15 +134,15 @@ class AsyncCacheMind:
     ) -> PutResult:
         """Store `answer`, a text or a whole `chat.completion`, for a request."""
         request = request_of(model, messages, parameters)
-        ask = calls.put(request, completion_of(model, answer), ttl_s, tags)
-        return await self._http.ask(ask, self._limit(timeout_s))
+        asked = asking.put(request, model, answer, ttl_s, tags)
+        return await self._link.ask(asked, self._limit(timeout_s))
 
     async def invalidate(
         self, selector: Selector, *, reason: str = "", timeout_s: float | None = None
     ) -> Lsn:
         """Serve the selected entries no more; return where that is on the log."""
-        ask = calls.invalidate(*selector_of(selector), reason)
-        return await self._http.ask(ask, self._limit(timeout_s))
+        asked = asking.invalidate(selector, reason)
+        return await self._link.ask(asked, self._limit(timeout_s))
 
     async def rollback(
         self,
@@ -163,10 +157,8 @@ class AsyncCacheMind:
 
         Its `status` is `running` where it did not end within `timeout_s`.
         """
-        limit_s = self._limit(timeout_s)
-        query = calls.rollback_query(goal_of(goal), expected_head, reason, dry=dry_run)
-        ask = calls.rollback(query, new_request_id(), calls.patient_s(limit_s))
-        return await self._http.ask(ask, limit_s)
+        asked = asking.rollback(goal, expected_head, reason, dry_run=dry_run)
+        return await self._link.ask(asked, self._limit(timeout_s))
 
     async def feedback(
         self, key: str, trace_id: str, *, right: bool, timeout_s: float | None = None
@@ -175,9 +167,8 @@ class AsyncCacheMind:
 
         Made again only where it was certainly not counted.
         """
-        verdict = Verdict.RIGHT if right else Verdict.WRONG
-        ask = calls.feedback(key_of(key), trace_of(trace_id), verdict)
-        return await self._http.ask(ask, self._limit(timeout_s))
+        asked = asking.feedback(key, trace_id, right=right)
+        return await self._link.ask(asked, self._limit(timeout_s))
 
     async def receipt(
         self, trace_id: str, *, wait_s: float = 0.0, timeout_s: float | None = None
@@ -187,8 +178,7 @@ class AsyncCacheMind:
         `wait_s` is how long to wait for that.
         """
         pages = Pages(trace_of(trace_id), wait_s)
-        while (ask := pages.next()) is not None:
-            pages.take(await self._http.ask(ask, self._limit(timeout_s)))
+        await self._link.receipts(pages, self._limit(timeout_s))
         return pages.receipts()
 
     def _limit(self, timeout_s: float | None) -> float:

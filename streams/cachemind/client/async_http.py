@@ -6,11 +6,13 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
 from typing import TypeVar
 
 import httpx
 
+from cachemind.client import http_calls
+from cachemind.client.asking import Asked
+from cachemind.client.async_stream import AsyncStream
 from cachemind.client.errors import CallFailed, Unavailable
 from cachemind.client.http_answers import HttpAnswer, problem
 from cachemind.client.http_calls import Ask, HttpCall
@@ -21,52 +23,13 @@ from cachemind.client.http_messages import (
     fields_of,
 )
 from cachemind.client.parts import PartReader
+from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Again, Patience
-from cachemind.client.results import Answer, Part
+from cachemind.client.request_ids import new_request_id
+from cachemind.client.results import Control
+from cachemind.core.completion import JsonObject
 
 T = TypeVar("T")
-
-
-class AsyncStream:
-    """A completion as it comes: iterate over it once, and close it.
-
-    `head` says what the cache did, before the first part. Raises while it is iterated
-    over: `StreamCut`, `Unavailable`.
-    """
-
-    def __init__(self, response: httpx.Response, reader: PartReader) -> None:
-        self._response = response
-        self._reader = reader
-        self.head: Answer = reader.head
-
-    async def __aiter__(self) -> AsyncIterator[Part]:
-        try:
-            async for chunk in self._response.aiter_bytes():
-                for part in self._reader.feed(chunk):
-                    yield part
-        except httpx.HTTPError as error:
-            raise failure_of(error) from error
-        for part in self._reader.end():
-            yield part
-
-    def answer(self) -> Answer:
-        """Return all parts as one answer. Raises: `StreamCut` before the end."""
-        return self._reader.answer()
-
-    async def close(self) -> None:
-        """Give the connection back; what did not come yet is not waited for."""
-        await self._response.aclose()
-
-    async def __aenter__(self) -> AsyncStream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 class AsyncHttp:
@@ -79,11 +42,19 @@ class AsyncHttp:
         self._client = httpx.AsyncClient(headers=dict(headers), follow_redirects=False)
         self._patience = patience
 
-    async def ask(self, ask: Ask[T], timeout_s: float) -> T:
+    async def ask(self, asked: Asked[T], timeout_s: float) -> T:
         """Return what the answer means; all attempts together take `timeout_s`.
 
         Raises: `CallFailed`.
         """
+        return await self._ask(asked.http(new_request_id(), timeout_s), timeout_s)
+
+    async def receipts(self, pages: Pages, timeout_s: float) -> None:
+        """Take in all pages. Raises: `CallFailed`."""
+        while (ask := pages.next()) is not None:
+            pages.take(await self._ask(ask, timeout_s))
+
+    async def _ask(self, ask: Ask[T], timeout_s: float) -> T:
         until, attempt = time.monotonic() + timeout_s, 0
         while True:
             try:
@@ -92,11 +63,14 @@ class AsyncHttp:
                 await self._pause(error, attempt, ask.again, until)
                 attempt += 1
 
-    async def stream(self, call: HttpCall, timeout_s: float) -> AsyncStream:
+    async def stream(
+        self, request: JsonObject, control: Control, timeout_s: float
+    ) -> AsyncStream:
         """Return the stream once it has begun; each wait takes at most `timeout_s`.
 
         Raises: `CallFailed`.
         """
+        call = http_calls.stream(request, control)
         until, attempt = time.monotonic() + timeout_s, 0
         while True:
             try:
@@ -123,7 +97,8 @@ class AsyncHttp:
         try:
             if response.status_code != httpx.codes.OK:
                 raise problem(answer_of_response(response, await response.aread()))
-            return AsyncStream(response, PartReader(fields_of(response)))
+            reader = PartReader.of_headers(fields_of(response))
+            return AsyncStream(_chunks(response), response.aclose, reader)
         except httpx.HTTPError as error:
             await response.aclose()
             raise failure_of(error) from error
@@ -151,3 +126,11 @@ class AsyncHttp:
             return await self._client.send(request, stream=True)
         except httpx.HTTPError as error:
             raise failure_of(error) from error
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_bytes():
+            yield chunk
+    except httpx.HTTPError as error:
+        raise failure_of(error) from error

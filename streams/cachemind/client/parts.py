@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
 
 from cachemind.client.errors import NoCache, StreamCut
 from cachemind.client.http_answers import answer_of
@@ -12,25 +14,35 @@ from cachemind.core.completion_chunks import synthesise
 from cachemind.core.sse import SseParser
 from cachemind.errors import MalformedCompletion
 
-EVENT_STREAM = "text/event-stream"
+EVENT_STREAM: Final = "text/event-stream"
 
 
 class PartReader:
     """Turns the bytes of one answer into parts, and the parts into one answer."""
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        """`headers` have lower-case names. Raises: `NoCache`."""
-        self._headers = headers
-        self.head = answer_of(headers, {})
-        self._streams = headers.get("content-type", "").startswith(EVENT_STREAM)
+    def __init__(self, head: Answer, *, streams: bool) -> None:
+        """`head` has no completion yet; `streams` where the bytes are an event stream.
+
+        Some servers answer whole whatever they were asked for.
+        """
+        self.head = head
+        self._streams = streams
         self._frames = SseParser()
         self._whole = bytearray()
         self._joined = CompletionAggregator()
 
+    @classmethod
+    def of_headers(cls, headers: Mapping[str, str]) -> PartReader:
+        """Return a reader for an answer with these lower-case header fields.
+
+        Raises: `NoCache`.
+        """
+        streams = headers.get("content-type", "").startswith(EVENT_STREAM)
+        return cls(answer_of(headers, {}), streams=streams)
+
     def feed(self, chunk: bytes) -> Iterator[Part]:
         """Yield the parts that `chunk` completes. Raises: `StreamCut`."""
         if not self._streams:
-            # Some servers answer whole whatever they were asked for.
             self._whole += chunk
             return
         for frame in self._frames.feed(chunk):
@@ -58,7 +70,7 @@ class PartReader:
         """Return all parts as one answer. Raises: `StreamCut` before the end."""
         if not self._joined.done:
             raise StreamCut("the stream is not at its end")
-        return answer_of(self._headers, self._joined.completion())
+        return replace(self.head, completion=self._joined.completion())
 
     def _part(self, data: str) -> Iterator[Part]:
         try:

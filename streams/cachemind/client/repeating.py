@@ -31,6 +31,10 @@ class Patience:
     first_s: float = 0.25
     most_s: float = 8.0
 
+    def share_s(self, left_s: float, attempt: int) -> float:
+        """Return how long an attempt may take, so that the others get as much."""
+        return max(left_s, 0.0) / max(self.retries - attempt + 1, 1)
+
     def pause_s(
         self, failed: CallFailed, attempt: int, again: Again, chance: float
     ) -> float | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import TypeVar
 
 import httpx
 
+from cachemind.client import http_calls
+from cachemind.client.asking import Asked
 from cachemind.client.errors import CallFailed, Unavailable
 from cachemind.client.http_answers import HttpAnswer, problem
 from cachemind.client.http_calls import Ask, HttpCall
@@ -20,50 +21,14 @@ from cachemind.client.http_messages import (
     fields_of,
 )
 from cachemind.client.parts import PartReader
+from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Again, Patience
-from cachemind.client.results import Answer, Part
+from cachemind.client.request_ids import new_request_id
+from cachemind.client.results import Control
+from cachemind.client.sync_stream import Stream
+from cachemind.core.completion import JsonObject
 
 T = TypeVar("T")
-
-
-class Stream:
-    """A completion as it comes: iterate over it once, and close it.
-
-    `head` says what the cache did, before the first part. Raises while it is iterated
-    over: `StreamCut`, `Unavailable`.
-    """
-
-    def __init__(self, response: httpx.Response, reader: PartReader) -> None:
-        self._response = response
-        self._reader = reader
-        self.head: Answer = reader.head
-
-    def __iter__(self) -> Iterator[Part]:
-        try:
-            for chunk in self._response.iter_bytes():
-                yield from self._reader.feed(chunk)
-        except httpx.HTTPError as error:
-            raise failure_of(error) from error
-        yield from self._reader.end()
-
-    def answer(self) -> Answer:
-        """Return all parts as one answer. Raises: `StreamCut` before the end."""
-        return self._reader.answer()
-
-    def close(self) -> None:
-        """Give the connection back; what did not come yet is not waited for."""
-        self._response.close()
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class SyncHttp:
@@ -76,11 +41,19 @@ class SyncHttp:
         self._client = httpx.Client(headers=dict(headers), follow_redirects=False)
         self._patience = patience
 
-    def ask(self, ask: Ask[T], timeout_s: float) -> T:
+    def ask(self, asked: Asked[T], timeout_s: float) -> T:
         """Return what the answer means; all attempts together take `timeout_s`.
 
         Raises: `CallFailed`.
         """
+        return self._ask(asked.http(new_request_id(), timeout_s), timeout_s)
+
+    def receipts(self, pages: Pages, timeout_s: float) -> None:
+        """Take in all pages. Raises: `CallFailed`."""
+        while (ask := pages.next()) is not None:
+            pages.take(self._ask(ask, timeout_s))
+
+    def _ask(self, ask: Ask[T], timeout_s: float) -> T:
         until, attempt = time.monotonic() + timeout_s, 0
         while True:
             try:
@@ -89,11 +62,12 @@ class SyncHttp:
                 self._pause(error, attempt, ask.again, until)
                 attempt += 1
 
-    def stream(self, call: HttpCall, timeout_s: float) -> Stream:
+    def stream(self, request: JsonObject, control: Control, timeout_s: float) -> Stream:
         """Return the stream once it has begun; each wait takes at most `timeout_s`.
 
         Raises: `CallFailed`.
         """
+        call = http_calls.stream(request, control)
         until, attempt = time.monotonic() + timeout_s, 0
         while True:
             try:
@@ -120,7 +94,8 @@ class SyncHttp:
         try:
             if response.status_code != httpx.codes.OK:
                 raise problem(answer_of_response(response, response.read()))
-            return Stream(response, PartReader(fields_of(response)))
+            reader = PartReader.of_headers(fields_of(response))
+            return Stream(_chunks(response), response.close, reader)
         except httpx.HTTPError as error:
             response.close()
             raise failure_of(error) from error
@@ -148,3 +123,10 @@ class SyncHttp:
             return self._client.send(request, stream=True)
         except httpx.HTTPError as error:
             raise failure_of(error) from error
+
+
+def _chunks(response: httpx.Response) -> Iterator[bytes]:
+    try:
+        yield from response.iter_bytes()
+    except httpx.HTTPError as error:
+        raise failure_of(error) from error

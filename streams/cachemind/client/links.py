@@ -1,0 +1,105 @@
+"""The way to the cache that a URL names."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from cachemind.client.arguments import KAFKA_SCHEME, Kafka, base_of, brokers_of
+from cachemind.client.asking import Asked
+from cachemind.client.async_stream import AsyncStream
+from cachemind.client.errors import NotValid
+from cachemind.client.http_calls import Credentials
+from cachemind.client.kafka_link import KafkaLink, Place
+from cachemind.client.receipts import Pages
+from cachemind.client.repeating import Patience
+from cachemind.client.results import Control
+from cachemind.client.sync_stream import Stream
+from cachemind.core.completion import JsonObject
+from cachemind.errors import InvalidEvent
+from cachemind.types import check_namespace
+
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """One way to the cache, by calls that block. Each raises `CallFailed`."""
+
+    def ask(self, asked: Asked[T], timeout_s: float) -> T:
+        """Return the answer; all attempts together take `timeout_s`."""
+        ...
+
+    def stream(self, request: JsonObject, control: Control, timeout_s: float) -> Stream:
+        """Return a completion in parts."""
+        ...
+
+    def receipts(self, pages: Pages, timeout_s: float) -> None:
+        """Take in all pages."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class AsyncLink(Protocol):
+    """`Link`, to await."""
+
+    def ask(self, asked: Asked[T], timeout_s: float) -> Awaitable[T]:
+        """Return the answer; all attempts together take `timeout_s`."""
+        ...
+
+    def stream(
+        self, request: JsonObject, control: Control, timeout_s: float
+    ) -> Awaitable[AsyncStream]:
+        """Return a completion in parts."""
+        ...
+
+    def receipts(self, pages: Pages, timeout_s: float) -> Awaitable[None]:
+        """Take in all pages."""
+        ...
+
+    def close(self) -> Awaitable[None]:
+        """Close all connections."""
+        ...
+
+
+def sync_link(url: str, who: Credentials, kafka: Kafka, patience: Patience) -> Link:
+    """Return the way to `url`; nobody is asked yet. Raises: `NotValid`."""
+    if url.startswith(KAFKA_SCHEME):
+        # Imported here: who asks over HTTP needs no librdkafka.
+        from cachemind.client.sync_kafka import SyncKafka
+
+        return SyncKafka(KafkaLink(_place(url, who, kafka)), patience)
+    from cachemind.client.sync_http import SyncHttp
+
+    return SyncHttp(base_of(url), who.fields(), patience)
+
+
+def async_link(
+    url: str, who: Credentials, kafka: Kafka, patience: Patience
+) -> AsyncLink:
+    """Return the way to `url`; nobody is asked yet. Raises: `NotValid`."""
+    if url.startswith(KAFKA_SCHEME):
+        from cachemind.client.async_kafka import AsyncKafka
+
+        return AsyncKafka(KafkaLink(_place(url, who, kafka)), patience)
+    from cachemind.client.async_http import AsyncHttp
+
+    return AsyncHttp(base_of(url), who.fields(), patience)
+
+
+def _place(url: str, who: Credentials, kafka: Kafka) -> Place:
+    if who.key is not None or who.upstream is not None:
+        problem = "over Kafka the brokers say who asks: give kafka=Kafka(properties=..)"
+        raise NotValid(problem, field="key" if who.key is not None else "upstream_key")
+    try:
+        namespace = check_namespace(who.namespace or "")
+    except InvalidEvent as error:
+        raise NotValid(str(error), field="namespace") from error
+    return Place(
+        kafka={**kafka.properties, "bootstrap.servers": brokers_of(url)},
+        namespace=namespace,
+        requests=kafka.requests or f"{kafka.topic_prefix}.requests",
+        replies=kafka.replies or f"{kafka.topic_prefix}.replies",
+    )
