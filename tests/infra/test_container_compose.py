@@ -111,6 +111,7 @@ def test_a_gateway_is_reached_from_outside_and_asks_the_upstream(
 ) -> None:
     settings = settings_of(SERVICES[name], no_settings)
     assert settings.host == "0.0.0.0"  # noqa: S104
+    assert settings.insecure  # or it would not start: nobody is asked for a key
     assert settings.upstream == f"http://upstream:{DEFAULT_PORT}"
     assert settings.port == 8080
 
@@ -207,6 +208,11 @@ def test_all_of_ours_run_the_image_that_is_built_here(name: str) -> None:
     assert build["target"] == LAST.name
     known = "\n".join(one.rest for stage in _stages() for one in stage.all("ARG"))
     assert all(re.search(rf"^{name}=", known, re.MULTILINE) for name in build["args"])
+
+
+def test_kafka_gets_no_rights_either() -> None:
+    assert SERVICES["kafka"]["cap_drop"] == ["ALL"]
+    assert SERVICES["kafka"]["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_every_volume_is_named_and_used() -> None:

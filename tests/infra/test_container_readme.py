@@ -160,10 +160,13 @@ def test_each_file_profile_and_argument_of_docker_exists(command: list[str]) -> 
 def test_the_image_alone_is_run_with_a_command_of_the_program() -> None:
     [run] = shown("docker", "run")
     assert "--read-only" in run
-    at = run.index("cachemind", run.index("--env"))
+    last = len(run) - run[::-1].index("--env")
+    at = run.index("cachemind", last)
     assert callable(PARSER.parse_args(run[at + 1 :]).run)
     environ = dict(run[n + 1].split("=") for n, w in enumerate(run) if w == "--env")
-    assert load(environ).host == "0.0.0.0"  # noqa: S104
+    settings = load(environ)
+    assert settings.host == "0.0.0.0"  # noqa: S104
+    assert settings.insecure  # or it would not start: nobody is asked for a key
     assert "127.0.0.1:8080:8080" in run
 
 
