@@ -61,7 +61,7 @@ def answer_of(headers: Mapping[str, str], completion: JsonObject) -> Answer:
             completion=completion,
             outcome=Outcome(found["outcome"]),
             trace_id=found["trace"],
-            key=found.get("key"),
+            key=found.get("entry"),
             lsn=Lsn.parse(found["lsn"]) if "lsn" in found else None,
             version=int(found["version"]) if "version" in found else None,
             similarity=None if similarity is None else float(similarity),
