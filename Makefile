@@ -19,7 +19,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-slow lint format bench bench-rollback bench-audit \
-    vectors wheel constraints clean
+    vectors wheel infra constraints clean
 
 help:
 	@sed -n 's/^# \{0,3\}//p' Makefile | head -4
@@ -45,6 +45,7 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/mypy .ci/constraints.py .ci/wheel_check.py .ci/wheel_probe.py
+	$(BIN)/mypy infra/terraform/scan.py infra/terraform/modules/topics/generate.py
 	$(BIN)/lint-imports
 
 format: $(READY)
@@ -71,6 +72,22 @@ vectors: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python .ci/wheel_check.py
+
+# Terraform's modules and examples: format, validity, tests, policies. What cannot be had
+# on this machine is named and skipped.
+CHECKOV := build/checkov
+INFRA_TESTS := $(addprefix tests/infra/test_,policies_enforced.py refusals.py \
+    assertions_can_fail.py)
+
+infra: $(READY) $(CHECKOV)/ready
+	infra/terraform/check.sh $(abspath $(BIN)/python $(CHECKOV)/bin/checkov)
+	$(BIN)/pytest -m slow $(INFRA_TESTS)
+
+$(CHECKOV)/ready: $(READY) infra/terraform/checkov.txt
+	$(BIN)/python -m venv $(CHECKOV)
+	$(CHECKOV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	    --requirement infra/terraform/checkov.txt
+	touch $@
 
 # A new set of exact versions for all packages; commit the file.
 constraints: $(READY)

@@ -445,7 +445,7 @@ run "for_the_hour_of_keys" {
 
   assert {
     condition = contains(keys(module.service.policies), "ceremony") && length([
-      for statement in module.keys.protections.signing["root"].policy.Statement : statement if contains(statement.Action, "kms:Sign")
+      for statement in module.keys.protections.signing["root"].policy.Statement : statement if statement.Sid == "Sign" && contains(statement.Action, "kms:Sign")
     ]) == 1
     error_message = "Nobody can make the keys."
   }
