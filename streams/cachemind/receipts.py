@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NewType
 
 from cachemind.errors import InvalidEvent
@@ -246,6 +247,7 @@ class CutsRecord:
     checkpoint: str
 
 
+@lru_cache(maxsize=256)  # each receipt names one, twice
 def check_key_id(text: str) -> KeyId:
     """Return `text` as a key id. Raises: `InvalidEvent` naming the field `key_id`."""
     if len(text) != KEY_ID_CHARS or not _HEX.issuperset(text):

@@ -13,6 +13,7 @@ from cachemind.core.ecdsa_signature import (
     der_of_raw,
     is_raw_low_s,
     raw_of_der,
+    raw_of_numbers,
     with_low_s,
 )
 from cachemind.core.public_keys import der_of_pem, key_id_of, pem_of
@@ -49,8 +50,17 @@ def test_der_and_back_keeps_r_and_makes_s_low(r: int, s: int) -> None:
     der = encode_dss_signature(r, s)
     assert der_of_raw(raw(r, s)) == der
     assert raw_of_der(der) == raw(r, min(s, ORDER - s)) == with_low_s(raw(r, s))
+    assert raw_of_numbers(r, s) == raw_of_der(der)
     assert is_raw_low_s(raw_of_der(der))
     assert is_raw_low_s(raw(r, s)) == (s <= HALF)
+
+
+@pytest.mark.parametrize(
+    ("r", "s"), [(0, 1), (1, 0), (ORDER, 1), (1, ORDER), (-1, 1), (1, 1 << 256)]
+)
+def test_numbers_out_of_range_make_no_signature(r: int, s: int) -> None:
+    with pytest.raises(InvalidEvent):
+        raw_of_numbers(r, s)
 
 
 @st.composite

@@ -120,6 +120,23 @@ async def test_deliveries_are_held_back_while_a_backlog_is_read() -> None:
     await ended(part, task)
 
 
+async def test_deliveries_are_held_back_until_the_end_of_the_receipts_is_found() -> (
+    None
+):
+    log, deliveries = Signed(), Deliveries()
+    log.append(3)
+    log.audit.go_away()
+    part = held(log, deliveries)
+    task = asyncio.create_task(part.run())
+    await until(lambda: deliveries.held_back == 1)
+    assert deliveries.went_on == []
+    log.audit.come_back()
+    await until(lambda: bool(deliveries.went_on))
+    assert (deliveries.held_back, deliveries.went_on) == (1, [3])
+    assert log.is_one_to_one()
+    await ended(part, task)
+
+
 async def test_an_outage_is_waited_out_and_the_end_is_looked_for_again() -> None:
     log = Signed()
     log.append()

@@ -26,6 +26,7 @@ from cachemind.codec.cuts import (
     encode_key_event,
     encode_signed_key_event,
 )
+from cachemind.codec.primitives import MAX_LONG, natural, text, time, word
 from cachemind.codec.receipts import (
     decode_receipt,
     decode_signed_receipt,
@@ -63,6 +64,26 @@ from cachemind.types import (
 )
 from cachemind_schemas.loader import AUDIT, current_audit
 from tests.unit import receipt_strategies as strategies
+
+
+@given(
+    number=st.integers(0, MAX_LONG)
+    | st.integers(0, 62).flatmap(lambda bit: st.integers(1 << bit, (2 << bit) - 1))
+    | st.integers(0, 63).map(lambda bit: 1 << bit).filter(lambda one: one <= MAX_LONG)
+)
+def test_a_time_is_written_as_any_number_is(number: int) -> None:
+    assert time(number) == natural(number)
+
+
+@pytest.mark.parametrize("number", [-1, -(1 << 50), MAX_LONG + 1, 1 << 70])
+def test_a_time_that_no_long_holds_is_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="Avro's long"):
+        time(number)
+
+
+@given(said=st.text())
+def test_a_word_is_written_as_any_text_is(said: str) -> None:
+    assert word(said) == word(said) == text(said)
 
 
 @dataclass(frozen=True)

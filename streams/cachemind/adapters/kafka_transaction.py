@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from itertools import pairwise
+from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -102,10 +103,17 @@ class KafkaTransactions:
         Raises: `LogRejected` and then none is on the log; `LogUnavailable`, and then
         none is or, where its message says so, that is not known.
         """
+        return self._committed(partial(_hand_over, records), before_commit)
+
+    def _committed(
+        self,
+        hand_over: Callable[[Producer], _Reports],
+        before_commit: Callable[[], None],
+    ) -> Sequence[Lsn]:
         until = time.monotonic() + self._timeout_s
         producer = self._ready(until)
         try:
-            return self._transact(producer, records, until, before_commit)
+            return _transact(producer, hand_over, until, before_commit)
         except CacheError:
             self._abort(producer)
             raise
@@ -126,30 +134,6 @@ class KafkaTransactions:
                 raise
             self._producer = producer
         return self._producer
-
-    def _transact(
-        self,
-        producer: Producer,
-        records: Sequence[Placed],
-        until: float,
-        before_commit: Callable[[], None],
-    ) -> Sequence[Lsn]:
-        try:
-            producer.begin_transaction()
-        except KafkaException as error:
-            raise translated("begin", error) from error
-        found: dict[int, Lsn] = {}
-        failed: list[KafkaError] = []
-        for number, record in enumerate(records):
-            produce(producer, record, partial(_note, found, failed, number))
-        _served("append", lambda: producer.flush(max(until - time.monotonic(), 0.0)))
-        if failed:
-            raise log_error(f"append to {_named(records)}", failed[0])
-        if len(found) != len(records):
-            raise LogUnavailable("append: Kafka did not answer in time")
-        before_commit()
-        until_done("commit", producer.commit_transaction, until)
-        return [found[number] for number in range(len(records))]
 
     def _abort(self, producer: Producer) -> None:
         """End a failed transaction; the next one begins with a new producer.
@@ -176,6 +160,17 @@ class KafkaSoleWriter(KafkaTransactions):
         """
         self.close()
         super()._ready(time.monotonic() + self._timeout_s)
+
+    def append_all(
+        self,
+        records: Sequence[Record],
+        before_commit: Callable[[], None] = _no_objection,
+    ) -> Sequence[Lsn]:
+        """Return where each record is; see `commit`."""
+        if self._partition is None:
+            return super().append_all(records, before_commit)
+        hand_over = partial(_hand_over_run, self._topic, self._partition, records)
+        return self._committed(hand_over, before_commit)
 
     def _ready(self, until: float) -> Producer:
         # Never by itself: who begins anew must first look at what is there now.
@@ -210,26 +205,115 @@ def produce(
         raise translated("append", error) from error
 
 
+class _Reports(Protocol):
+    """What Kafka told of the records of one transaction."""
+
+    def lsns(self) -> Sequence[Lsn]:
+        """Return where each record is. Raises: `LogUnavailable`, `LogRejected`."""
+        ...
+
+
+class _Each:
+    """Of records in any partition, by their number."""
+
+    def __init__(self, topics: str, count: int) -> None:
+        self._topics = topics
+        self._count = count
+        self._found: dict[int, Lsn] = {}
+        self._failed: list[KafkaError] = []
+
+    def note(self, number: int, error: KafkaError | None, message: Message) -> None:
+        """Take a delivery report."""
+        partition, offset = message.partition(), message.offset()
+        if error is not None:
+            self._failed.append(error)
+        elif partition is not None and offset is not None and offset >= 0:
+            self._found[number] = Lsn(Partition(partition), Offset(offset))
+
+    def lsns(self) -> Sequence[Lsn]:
+        """Return where each record is."""
+        _demand_all(self._topics, self._failed, len(self._found), self._count)
+        return [self._found[number] for number in range(self._count)]
+
+
+class _Run:
+    """Of records in one partition, which an idempotent producer keeps in order."""
+
+    def __init__(self, topic: str, count: int) -> None:
+        self._topic = topic
+        self._count = count
+        self._found: list[tuple[int | None, int | None]] = []
+        self._failed: list[KafkaError] = []
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Take a delivery report."""
+        if error is not None:
+            self._failed.append(error)
+        else:
+            self._found.append((message.partition(), message.offset()))
+
+    def lsns(self) -> Sequence[Lsn]:
+        """Return where each record is."""
+        _demand_all(self._topic, self._failed, len(self._found), self._count)
+        lsns = [Lsn(Partition(p or 0), Offset(at or 0)) for p, at in self._found]
+        if any(one >= other for one, other in pairwise(lsns)):
+            raise LogUnavailable("append: the reports came in another order")
+        return lsns
+
+
+def _demand_all(topics: str, failed: Sequence[KafkaError], found: int, of: int) -> None:
+    if failed:
+        raise log_error(f"append to {topics}", failed[0])
+    if found != of:
+        raise LogUnavailable("append: Kafka did not answer in time")
+
+
+def _hand_over(records: Sequence[Placed], producer: Producer) -> _Each:
+    reports = _Each(_named(records), len(records))
+    for number, record in enumerate(records):
+        produce(producer, record, partial(reports.note, number))
+    return reports
+
+
+def _hand_over_run(
+    topic: str, partition: Partition, records: Sequence[Record], producer: Producer
+) -> _Run:
+    """Hand records of one partition over, at a third of what `produce` costs."""
+    run, append = _Run(topic, len(records)), producer.produce
+    try:
+        for key, value, headers in records:
+            append(topic, value, key, partition, run, headers=list(headers) or None)
+    except BufferError as error:
+        raise LogUnavailable("append: the queue to Kafka is full") from error
+    except KafkaException as error:
+        raise translated("append", error) from error
+    return run
+
+
+def _transact(
+    producer: Producer,
+    hand_over: Callable[[Producer], _Reports],
+    until: float,
+    before_commit: Callable[[], None],
+) -> Sequence[Lsn]:
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        raise translated("begin", error) from error
+    reports = hand_over(producer)
+    _served("append", lambda: producer.flush(max(until - time.monotonic(), 0.0)))
+    lsns = reports.lsns()
+    before_commit()
+    until_done("commit", producer.commit_transaction, until)
+    return lsns
+
+
 def _named(records: Sequence[Placed]) -> str:
     return ", ".join(sorted({record.topic for record in records}))
 
 
 def _noticed(error: KafkaError) -> None:
     _LOG.info("transactions: %s", error.str())
-
-
-def _note(
-    found: dict[int, Lsn],
-    failed: list[KafkaError],
-    number: int,
-    error: KafkaError | None,
-    message: Message,
-) -> None:
-    partition, offset = message.partition(), message.offset()
-    if error is not None:
-        failed.append(error)
-    elif partition is not None and offset is not None and offset >= 0:
-        found[number] = Lsn(Partition(partition), Offset(offset))
 
 
 def _served(doing: str, step: Callable[[], object]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from cachemind.core.ecdsa_signature import raw_of_der
+from cachemind.core.ecdsa_signature import raw_of_numbers
 from cachemind.core.public_keys import key_id_of
 from cachemind.errors import KeyRefused
 from cachemind.receipts import KeyId, Signature
@@ -50,8 +51,8 @@ class LocalKey:
         if private is None:
             raise KeyRefused(self._key_id, "is closed")
         check_message(self._key_id, message)
-        der = private.sign(message, _ALGORITHM)
-        return Signature(key_id=self._key_id, value=raw_of_der(der))
+        r, s = decode_dss_signature(private.sign(message, _ALGORITHM))
+        return Signature(key_id=self._key_id, value=raw_of_numbers(r, s))
 
     def close(self) -> None:
         """Forget the private key."""

@@ -35,9 +35,9 @@ FENCED_RETRY_S: Final = 3.0
 """After somebody else took the partition over: if it is theirs by right, the group
 will have told us by then."""
 
-BACKLOG_RECORDS: Final = 5 * BATCH_RECORDS
-"""The group consumer is held back while so many are read: it would take most of the
-time of this process to deliver them once more."""
+BACKLOG_RECORDS: Final = BATCH_RECORDS
+"""The group consumer is held back while so many are read: to deliver one more costs as
+much as to sign it."""
 
 GATHER_RECORDS: Final = 256
 GATHER_S: Final = 0.02
@@ -85,6 +85,7 @@ class HeldPartition:
         self._inbox: deque[LogRecord] = deque()
         self._wake = asyncio.Event()
         self._unread = True
+        self._holds_back = False
 
     @property
     def position(self) -> Offset:
@@ -148,6 +149,7 @@ class HeldPartition:
     async def _work(self) -> None:
         if not self._signer.ready:
             self._unread = True
+            self._hold_back()
             await self._thread.run(self._signer.begin)
             self.begun = True
         if self._unread:
@@ -167,15 +169,20 @@ class HeldPartition:
             self._wake.set()
 
     async def _catch_up(self) -> None:
-        if await self._thread.run(self._left) < BACKLOG_RECORDS:
-            await self._thread.run(self._read_log)
-            return
-        self._deliveries.hold_back(self.partition)
+        if await self._thread.run(self._left) >= BACKLOG_RECORDS:
+            self._hold_back()
         try:
             await self._thread.run(self._read_log)
         finally:
-            position = self._signer.position
-            await self._deliveries.go_on_at(self.partition, position)
+            if self._holds_back:
+                self._holds_back = False
+                position = self._signer.position
+                await self._deliveries.go_on_at(self.partition, position)
+
+    def _hold_back(self) -> None:
+        if not self._holds_back:
+            self._holds_back = True
+            self._deliveries.hold_back(self.partition)
 
     def _sign(self, records: Sequence[LogRecord]) -> None:
         """Sign what follows on without a gap; else have the log read."""

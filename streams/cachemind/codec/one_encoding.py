@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from cachemind.codec.framing import SINGLE_OBJECT_BYTES, schema_identity
-from cachemind.codec.primitives import read_text, text
+from cachemind.codec.primitives import read_text, word
 from cachemind.errors import InvalidEvent, UndecodableRecord, UnknownSchema
 from cachemind.receipts import SIGNATURE_BYTES, Signature
 
@@ -46,7 +46,7 @@ def decoded(
 
 def signature_bytes(signature: Signature) -> tuple[bytes, bytes]:
     """Return the fields of a `Signature`."""
-    return text(signature.key_id), signature.value
+    return word(signature.key_id), signature.value
 
 
 def read_signature(record: Any, start: int) -> tuple[Signature, int]:

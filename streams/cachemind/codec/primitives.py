@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from cachemind.types import HASH_BYTES
@@ -26,6 +27,10 @@ SMALL: Final = tuple(bytes([2 * value]) for value in range(64))
 
 _PRESENT: Final = PRESENT[0]
 _NINE: Final = struct.Struct("<QB")
+_EIGHT: Final = struct.Struct("<Q")
+_EIGHT_BYTES: Final = 1 << 49
+"""From here on a number takes eight groups of 7 bits."""
+
 _LONGEST: Final = 63
 """Highest shift of a varint's last byte; without it, hostile bytes cost O(n^2)."""
 
@@ -48,6 +53,24 @@ def natural(value: int) -> bytes:
     return bytes(out)
 
 
+def time(value: int) -> bytes:
+    """Return what `natural` does; faster for a time from 1971 on, in ns or us.
+
+    The inverse of `read_time`: eight groups of 7 bits move apart together.
+    """
+    left = 2 * value
+    last = left >> 56
+    if not (left >= _EIGHT_BYTES and last <= 0x7F):
+        return natural(value)
+    eight = left & 0x00FFFFFFFFFFFFFF
+    eight = (eight & 0x000000000FFFFFFF) | (eight & 0x00FFFFFFF0000000) << 4
+    eight = (eight & 0x00003FFF00003FFF) | (eight & 0x0FFFC0000FFFC000) << 2
+    eight = (eight & 0x007F007F007F007F) | (eight & 0x3F803F803F803F80) << 1
+    if last:
+        return _NINE.pack(eight | 0x8080808080808080, last)
+    return _EIGHT.pack(eight | 0x0080808080808080)
+
+
 def small_natural(value: int) -> bytes:
     """Return an `int` that is not below zero. Raises: `ValueError`."""
     if value > MAX_INT:
@@ -58,6 +81,12 @@ def small_natural(value: int) -> bytes:
 def text(value: str) -> bytes:
     """Return a `string`. Raises: `ValueError` where it has no UTF-8."""
     return content(value.encode())
+
+
+@lru_cache(maxsize=1024)
+def word(value: str) -> bytes:
+    """Return what `text` does, of a string that comes again and again."""
+    return text(value)
 
 
 def content(value: bytes) -> bytes:

@@ -6,6 +6,7 @@ lists. Whether the rest is the one encoding of a receipt is for a verifier to sa
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
 from cachemind.codec.framing import SINGLE_OBJECT_BYTES
@@ -13,7 +14,8 @@ from cachemind.codec.primitives import (
     read_content,
     read_hash,
     read_natural,
-    read_text,
+    read_texts,
+    read_time,
 )
 from cachemind.codec.receipts import RECEIPT, SIGNED_RECEIPT
 from cachemind.errors import UndecodableRecord, UnknownSchema
@@ -57,7 +59,7 @@ def place_of(receipt: bytes) -> ReceiptPlace:
         raise UnknownSchema("no receipt")
     try:
         return _read(receipt)
-    except (IndexError, ValueError) as error:
+    except (IndexError, ValueError, struct.error) as error:
         raise UndecodableRecord("cut, or not what its schema says") from error
 
 
@@ -68,12 +70,9 @@ def _read(receipt: bytes) -> ReceiptPlace:
     seq, at = read_natural(receipt, at)
     source_partition, at = read_natural(receipt, at)
     source_offset, at = read_natural(receipt, at)
+    _, at = read_time(receipt, at)
     _, at = read_natural(receipt, at)
-    _, at = read_natural(receipt, at)
-    log_id, at = read_text(receipt, at)
-    source_topic, at = read_text(receipt, at)
-    kind, at = read_text(receipt, at)
-    namespace, at = read_text(receipt, at)
+    (log_id, source_topic, kind, namespace), at = read_texts(receipt, at, 4)
     return ReceiptPlace(
         log_id=log_id,
         partition=partition,

@@ -27,7 +27,8 @@ from cachemind.codec.primitives import (
     read_text,
     read_time,
     small_natural,
-    text,
+    time,
+    word,
 )
 from cachemind.receipts import Receipt, ReceiptItem, SignedReceipt
 from cachemind.types import ID_BYTES, Lsn
@@ -51,14 +52,14 @@ def encode_receipt(receipt: Receipt) -> bytes:
         natural(receipt.seq),
         small_natural(source.partition),
         natural(source.offset),
-        natural(receipt.signed_at_ns),
+        time(receipt.signed_at_ns),
         natural(receipt.timeline),
-        text(receipt.log_id),
-        text(receipt.source_topic),
-        text(receipt.kind),
-        text(receipt.namespace),
-        text(receipt.writer),
-        text(receipt.key_id),
+        word(receipt.log_id),
+        word(receipt.source_topic),
+        word(receipt.kind),
+        word(receipt.namespace),
+        word(receipt.writer),
+        word(receipt.key_id),
         NULL if op_hash is None else PRESENT + op_hash,
     ]
     if receipt.items:
@@ -77,9 +78,9 @@ def _item(item: ReceiptItem) -> tuple[bytes, ...]:
     )
     return (
         item.trace_id,
-        natural(item.occurred_at_us),
-        text(item.outcome),
-        text(item.principal),
+        time(item.occurred_at_us),
+        word(item.outcome),
+        word(item.principal),
         NULL if context is None else PRESENT + context,
         NULL if prompt is None else PRESENT + prompt,
         NULL if response is None else PRESENT + response,

@@ -36,6 +36,16 @@ def raw_of_der(der: bytes) -> bytes:
     return _join(_number(r), _number(s))
 
 
+def raw_of_numbers(r: int, s: int) -> bytes:
+    """Return r || s, 64 bytes with a low s.
+
+    Raises: `InvalidEvent` where a number is not from 1 to the order less 1.
+    """
+    if not (0 < r < ORDER and 0 < s < ORDER):
+        raise _malformed("has a number out of range")
+    return _join(r, s)
+
+
 def der_of_raw(raw: bytes) -> bytes:
     """Return the DER encoding of r || s, whether s is low or not.
 
