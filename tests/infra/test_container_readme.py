@@ -16,7 +16,7 @@ from botocore import xform_name
 
 from cachemind_services.cli.main import parser
 from cachemind_services.settings import load
-from tests.infra.containerfile import CONTAINER, ROOT, stages
+from tests.infra.containerfile import CONTAINER, INSIDE, ROOT, stages
 
 INFRA: Final = ROOT / "infra" / "terraform"
 TEXT: Final = (INFRA / "README.md").read_text("utf-8")
@@ -231,6 +231,12 @@ def test_each_path_that_is_named_exists() -> None:
     assert named
     for path in {*named}:
         assert (ROOT / path).exists(), path
+
+
+def test_each_script_of_the_image_that_is_named_exists() -> None:
+    named = re.findall(rf"{INSIDE}([\w.]+)", TEXT)
+    assert named
+    assert all((CONTAINER / name).is_file() for name in named)
 
 
 def test_no_console_block_holds_a_machines_own_path_or_a_secret() -> None:
