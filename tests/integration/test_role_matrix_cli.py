@@ -17,7 +17,7 @@ from cachemind_services.cli.main import main
 from cachemind_services.gateway.deps import Access
 from tests.access_host import KeyRing, envelopes_of, wait_for_key
 from tests.gateways import World, gateway
-from tests.upstreams import ScriptedUpstream, served
+from tests.upstreams import ScriptedUpstream, served, wait_until
 
 SHOP, BANK = "shop", "bank"
 PINNED = Path(__file__).parent.parent / "vectors" / "audit_keys.json"
@@ -27,6 +27,7 @@ WORDS: Mapping[Operation, tuple[str, ...]] = {
     Operation.PUT: (*PROMPT, "--answer", "Rayleigh"),
     Operation.INVALIDATE: ("--tag", "t"),
     Operation.DIFF: ("0", "0"),
+    Operation.POLICY_SET: ("policy.toml",),
     Operation.ROLLBACK: ("--to-version", "999999"),
     Operation.RECEIPTS: ("11" * 16, "--keys", str(PINNED), "--wait", "0s"),
 }
@@ -43,8 +44,16 @@ class Host:
     def argv(self, operation: Operation, key: str, *more: str) -> list[str]:
         path = self.folder / "key"
         path.write_text(key)
-        words = (*OPERATIONS[operation].cli.split(), *WORDS.get(operation, ()))
+        (self.folder / "policy.toml").write_text("threshold = 0.95")
+        given = WORDS.get(operation, ())
+        files = [str(self.folder / word) for word in given if word.endswith(".toml")]
+        words = (*OPERATIONS[operation].cli.split(), *(files or given))
         return [*words, "--url", self.world.url, "--key-file", str(path), *more]
+
+
+def failed(operation: Operation) -> int:
+    """Return a refused command's exit code; of one that verifies: it cannot tell."""
+    return 2 if operation is Operation.RECEIPTS else 1
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +84,7 @@ def test_a_command_does_what_the_role_of_its_key_may(
         assert "cachemind: 401" not in written.err
         assert REFUSED not in written.err
         return
-    assert code == 1
+    assert code == failed(operation)
     assert written.out == ""
     assert f"cachemind: 403: this caller lacks the right {right}" in written.err
 
@@ -85,7 +94,7 @@ def test_a_command_with_a_key_that_does_not_count_does_nothing(
     host: Host, operation: Operation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = f"cmk_Nothere2_{'x' * 43}"
-    assert main(host.argv(operation, key)) == 1
+    assert main(host.argv(operation, key)) == failed(operation)
     written = capsys.readouterr()
     assert "cachemind: 401: " in written.err
     assert key not in written.out + written.err
@@ -96,7 +105,10 @@ def test_a_command_picks_no_namespace_that_its_key_is_not_for(
     host: Host, operation: Operation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = host.ring.texts[Role.CACHE_ADMIN]
-    assert main(host.argv(operation, key, "--in-namespace", BANK)) == 1
+    # What also works without a gateway has one flag for both.
+    alone = operation in (Operation.POLICY_SHOW, Operation.POLICY_SET)
+    flag = "--namespace" if alone else "--in-namespace"
+    assert main(host.argv(operation, key, flag, BANK)) == failed(operation)
     assert "cachemind: 403: " in capsys.readouterr().err
 
 
@@ -109,6 +121,16 @@ def test_a_command_picks_one_of_the_namespaces_of_its_key(
     words = host.argv(Operation.STATS, key, "--in-namespace", BANK, "--json")
     assert main(words) == 0
     assert '"namespace": "bank"' in capsys.readouterr().out
+
+
+def test_a_policy_is_set_and_shown_through_a_gateway(
+    host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = host.ring.texts["both"]
+    assert main(host.argv(Operation.POLICY_SET, key, "--namespace", BANK)) == 0
+    assert '"lsn": ' in capsys.readouterr().out
+    words = host.argv(Operation.POLICY_SHOW, key, "--namespace", BANK)
+    wait_until(lambda: main(words) == 0 and "0.95" in capsys.readouterr().out)
 
 
 def test_what_was_denied_left_nothing_on_the_log(

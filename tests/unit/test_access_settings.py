@@ -154,7 +154,8 @@ def test_a_namespace_is_picked_with_a_key_only(tmp_path: Path) -> None:
     arguments = parser().parse_args(["stats", "--in-namespace", "shop"])
     with pytest.raises(InvalidSetting) as caught:
         http._credential(arguments, load({}))
-    assert caught.value.name == "--in-namespace"
+    assert caught.value.name == "--key-file"
+    assert "shop" in caught.value.problem
 
 
 @pytest.mark.parametrize("text", [None, "cmk_a\nx: y", "cmk_\u00e9"])

@@ -49,17 +49,11 @@ class Answer:
 
 def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> None:
     """Add the flags that say where the gateway is and who asks, and `more` settings."""
-    parser.add_argument("--url", help="gateway, for example http://127.0.0.1:8080")
+    add_gateway(parser)
     parser.add_argument(
         "--api-key",
         default="",
         help="upstream's, sent as Bearer as the application does",
-    )
-    parser.add_argument(
-        "--key-file",
-        type=Path,
-        metavar="FILE",
-        help="holds the gateway's key (cmk_...); default CACHEMIND_ACCESS_KEY",
     )
     parser.add_argument(
         "--in-namespace",
@@ -68,6 +62,17 @@ def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> N
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, (*CLIENT, *more))
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the gateway is, and with which key it is asked."""
+    parser.add_argument("--url", help="gateway, for example http://127.0.0.1:8080")
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the gateway's key (cmk_...); default CACHEMIND_ACCESS_KEY",
+    )
 
 
 def call(
@@ -110,7 +115,9 @@ def _credential(arguments: argparse.Namespace, settings: Settings) -> Mapping[st
             raise InvalidSetting("--key-file", f"cannot be read: {error}") from error
     if not key:
         if arguments.in_namespace is not None:
-            raise InvalidSetting("--in-namespace", "is of a key; name one")
+            raise InvalidSetting(
+                "--key-file", f"name a key that is for {arguments.in_namespace}"
+            )
         return {}
     if not (key.isascii() and key.isprintable()):
         raise InvalidSetting("--key-file", "does not hold a key")

@@ -1,4 +1,8 @@
-"""`cachemind policy`: what a namespace allows, as an event on its log."""
+"""`cachemind policy`: what a namespace allows, as an event on its log.
+
+It is written with the operator's own Kafka credentials, or with `--url` by a gateway
+whose key has the right.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from cachemind.core.access import ACCESS_NAMESPACE, is_reserved
 from cachemind.core.policy_text import render_policy
 from cachemind.errors import InvalidEvent, InvalidRequest, InvalidSetting
 from cachemind.types import Namespace
+from cachemind_services.cli.http import Answer, add_gateway, call
 from cachemind_services.cli.options import LOG, add_settings, settings_from
 from cachemind_services.settings import Settings
 
@@ -33,6 +38,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     set_.set_defaults(run=run_set)
     for parser in (show, set_):
         parser.add_argument("--json", action="store_true", help="print JSON")
+        add_gateway(parser)
         add_settings(parser, _FLAGS)
 
 
@@ -42,6 +48,10 @@ def run_show(arguments: argparse.Namespace) -> int:
     from cachemind_services.bootstrap.policies import read_policy
 
     settings = settings_from(arguments)
+    if arguments.url is not None:
+        shown = _ask(arguments, "GET").expect(200).json()
+        _print(arguments, shown["on_log"])
+        return 0
     _print(arguments, read_policy(settings, _namespace(settings)))
     return 0
 
@@ -51,8 +61,12 @@ def run_set(arguments: argparse.Namespace) -> int:
     from cachemind_services.bootstrap.policies import change_policy
 
     settings = settings_from(arguments)
-    namespace = _namespace(settings)
     wanted = _rendered(arguments.file)
+    if arguments.url is not None:
+        told = _ask(arguments, "PUT", orjson.loads(wanted)).expect(200, 202).json()
+        print(json.dumps(told))
+        return 0
+    namespace = _namespace(settings)
     done = change_policy(settings, namespace, lambda _: wanted)
     if arguments.json:
         lsn = None if done.lsn is None else str(done.lsn)
@@ -63,6 +77,12 @@ def run_set(arguments: argparse.Namespace) -> int:
     when = "was so before" if done.lsn is None else f"since {done.lsn}"
     print(f"policy of {namespace}, {when}", file=sys.stderr)
     return 0
+
+
+def _ask(arguments: argparse.Namespace, method: str, body: object = None) -> Answer:
+    """Return what a gateway says to a call about a namespace's policy."""
+    arguments.api_key, arguments.in_namespace = "", arguments.namespace
+    return call(arguments, method, "/v1/cachemind/policy", body)
 
 
 def _namespace(settings: Settings) -> Namespace:

@@ -150,10 +150,10 @@ OPERATIONS: Final[Mapping[Operation, Surface]] = MappingProxyType(
             right=Right.RECEIPTS, http="GET /v1/receipts/{}", cli="audit show"
         ),
         Operation.POLICY_SHOW: Surface(
-            right=Right.POLICY, http="GET /v1/cachemind/policy"
+            right=Right.POLICY, http="GET /v1/cachemind/policy", cli="policy show"
         ),
         Operation.POLICY_SET: Surface(
-            right=Right.POLICY, http="PUT /v1/cachemind/policy"
+            right=Right.POLICY, http="PUT /v1/cachemind/policy", cli="policy set"
         ),
         # Counts of all namespaces: for who may look into the installation's own.
         Operation.METRICS: Surface(
