@@ -16,6 +16,7 @@ from infra.terraform.container.apply_topics import (
     main,
     plan_in,
 )
+from tests.infra.containerfile import ROOT
 from tests.integration.serving import eventually
 from tests.integration.test_kafka_security import login, servers
 
@@ -24,6 +25,7 @@ __all__ = ["servers"]  # the fixture: a broker where one has to say who one is
 pytestmark = pytest.mark.broker
 
 GATEWAY = "User:bob"
+ACLS = ROOT / "infra" / "terraform" / "modules" / "topics" / "acls.json"
 
 
 def document(
@@ -139,6 +141,22 @@ def test_a_rule_that_the_plan_no_longer_has_is_taken_from_its_principal(
     gone = f"no longer allowed {GATEWAY} write on topic {topic_prefix}.wal"
     assert said == [gone]
     eventually(lambda: not changes(servers, document(topic_prefix)))
+
+
+def test_every_rule_of_the_module_is_one_that_kafka_takes(
+    servers: str, topic_prefix: str
+) -> None:
+    # As main.tf of module topics writes them.
+    wanted = document(topic_prefix)
+    wanted["acls"] = [
+        {**one, "name": one["name"].format(prefix=topic_prefix)}
+        | {"principal": f"User:{role}"}
+        for role, rules in json.loads(ACLS.read_text("utf-8")).items()
+        for one in rules
+    ]
+    allowed = [one for one in changes(servers, wanted) if one.startswith("allowed ")]
+    assert len(allowed) == sum(len(one["operations"]) for one in wanted["acls"])
+    assert not changes(servers, wanted)
 
 
 def test_what_others_may_do_is_told_and_left(servers: str, topic_prefix: str) -> None:
