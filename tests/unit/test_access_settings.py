@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,14 @@ def test_a_worker_takes_tokens_where_keys_are_asked_for() -> None:
     assert asking is not None
     assert asking.tokens is ports.tokens
     assert _access(Settings(), cast(Any, ports)) is None
+
+
+def test_the_issuer_in_the_readme_is_one(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "oidc.toml"
+    path.write_text(shown)
+    assert read_issuer(path).rules[0].value == "cache-admins"
 
 
 @pytest.mark.parametrize(
