@@ -278,7 +278,7 @@ def _hand_over(records: Sequence[Placed], producer: Producer) -> _Each:
 def _hand_over_run(
     topic: str, partition: Partition, records: Sequence[Record], producer: Producer
 ) -> _Run:
-    """Hand records of one partition over, at a third of what `produce` costs."""
+    """Hand records of one partition over, without a value and a function for each."""
     run, append = _Run(topic, len(records)), producer.produce
     try:
         for key, value, headers in records:
