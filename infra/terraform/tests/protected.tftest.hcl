@@ -217,7 +217,7 @@ run "protected" {
 
   # ---- what runs beside what
   assert {
-    condition     = toset([for container in module.service.containers["gateway"] : container.name]) == toset(["gateway", "materializer", "requests", "receipts", "metrics"])
+    condition     = toset([for container in module.service.containers["gateway"] : container.name]) == toset(["gateway", "materializer", "requests", "receipts", "snapshots", "metrics"])
     error_message = "A gateway is without a process that it needs beside it."
   }
 

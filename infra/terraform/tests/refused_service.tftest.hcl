@@ -131,3 +131,37 @@ run "password_in_a_url" {
   }
   expect_failures = [var.upstream_url]
 }
+
+run "keys_without_one_for_metrics" {
+  command = plan
+  module {
+    source = "../../modules/service"
+  }
+  variables {
+    settings = { auth = "true" }
+  }
+  expect_failures = [var.secrets]
+}
+
+run "with_keys_the_collector_of_metrics_presents_one" {
+  command = plan
+  module {
+    source = "../../modules/service"
+  }
+  variables {
+    settings = { auth = "true" }
+    secrets  = { prompt_secret = "0000000000000000000000000000000000000000000000000000000000000000", keys_json = "{}", metrics_key = "cm_0000000000000000" }
+  }
+  assert {
+    condition = alltrue([
+      for container in output.containers["gateway"] : strcontains(jsonencode(container), "env:METRICS_KEY") && container.secrets[0].name == "METRICS_KEY" if container.name == "metrics"
+    ])
+    error_message = "The collector of metrics has no key."
+  }
+  assert {
+    condition = alltrue([
+      for container in output.containers["gateway"] : contains([for variable in container.environment : "${variable.name}=${variable.value}"], "CACHEMIND_INSECURE=false") if container.name == "gateway"
+    ])
+    error_message = "The gateway takes callers without a key."
+  }
+}

@@ -22,6 +22,9 @@ locals {
     metrics_log       = ["${var.log_groups["metrics"].arn}:*"]
   }
 
+  # Whether callers are asked for a key, and so the collector of metrics too.
+  auth = lookup(var.settings, "auth", "false") == "true"
+
   # What is the same for every process.
   settings = merge(
     {
@@ -59,9 +62,9 @@ locals {
       gateway = {
         command = ["cachemind", "gateway"]
         settings = {
-          CACHEMIND_HOST     = "0.0.0.0"
-          # Who gets here is the security groups' matter. CACHEMIND_AUTH asks for keys too.
-          CACHEMIND_INSECURE = "true"
+          CACHEMIND_HOST = "0.0.0.0"
+          # Without keys, who gets here is the security groups' matter alone.
+          CACHEMIND_INSECURE = tostring(!local.auth)
           CACHEMIND_PORT     = tostring(local.port)
           CACHEMIND_UPSTREAM = var.upstream_url
           CACHEMIND_WORKERS  = tostring(var.gateway.workers)
@@ -70,6 +73,8 @@ locals {
       materializer = { command = ["cachemind", "materializer"], settings = {} }
       requests     = { command = ["cachemind", "requests"], settings = {} }
       receipts     = { command = ["cachemind", "receipts"], settings = {} }
+      # Tasks come and go with their stores: the next one begins from what this ships.
+      snapshots = { command = ["python", "/opt/cachemind/keep_snapshots.py"], settings = {} }
     }
     signer = {
       signer = {

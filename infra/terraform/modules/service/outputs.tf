@@ -45,7 +45,7 @@ output "protections" {
     deletion         = aws_lb.gateway.enable_deletion_protection
     listener         = { port = aws_lb_listener.https.port, protocol = aws_lb_listener.https.protocol, policy = aws_lb_listener.https.ssl_policy }
     public_addresses = anytrue([for service in aws_ecs_service.this : service.network_configuration[0].assign_public_ip])
-    secrets_keys     = [for secret in [aws_secretsmanager_secret.prompt, aws_secretsmanager_secret.pinned] : secret.kms_key_id]
+    secrets_keys     = [for secret in concat([aws_secretsmanager_secret.prompt, aws_secretsmanager_secret.pinned], aws_secretsmanager_secret.metrics) : secret.kms_key_id]
     platforms        = [for service in aws_ecs_service.this : service.platform_version]
     volumes          = { for task, definition in aws_ecs_task_definition.this : task => [for volume in definition.volume : volume.name] }
     remote_shell     = anytrue([for service in aws_ecs_service.this : service.enable_execute_command])

@@ -60,7 +60,7 @@ resource "aws_iam_role_policy" "start" {
         Sid      = "Secrets"
         Effect   = "Allow"
         Action   = ["secretsmanager:GetSecretValue"]
-        Resource = concat([var.kafka.account_secrets[each.key]], values(local.secrets_of[each.key]))
+        Resource = concat([var.kafka.account_secrets[each.key]], values(local.secrets_of[each.key]), each.key == "gateway" ? aws_secretsmanager_secret.metrics[*].arn : [])
       },
       {
         Sid      = "SecretsKey"

@@ -1,4 +1,20 @@
 locals {
+  # What the gateway's task asks of a process, besides that it runs. The others answer
+  # nobody: each ends by itself when it makes no progress, and its task is begun anew.
+  checked = {
+    gateway = local.serving
+    materializer = {
+      healthCheck = {
+        command = ["CMD", "python", "/opt/cachemind/alive.py", "materializer"]
+        # An empty host fetches its stores before it answers.
+        interval    = 60
+        timeout     = 10
+        retries     = 10
+        startPeriod = 300
+      }
+    }
+  }
+
   serving = {
     portMappings = [{ name = "http", containerPort = local.port, protocol = "tcp" }]
     ulimits      = [{ name = "nofile", softLimit = 65536, hardLimit = 65536 }]
@@ -52,7 +68,7 @@ locals {
             }
           }
         },
-        { for name, value in local.serving : name => value if process == "gateway" },
+        lookup(local.checked, process, {}),
         { for name, value in local.after_gateway : name => value if task == "gateway" && process != "gateway" },
       )
     ]
@@ -67,6 +83,7 @@ locals {
     linuxParameters        = { initProcessEnabled = true, capabilities = { add = [], drop = ["ALL"] } }
     dependsOn              = [{ containerName = "gateway", condition = "HEALTHY" }]
     environment            = [{ name = "AOT_CONFIG_CONTENT", value = local.collector_config }]
+    secrets                = [for arn in aws_secretsmanager_secret.metrics[*].arn : { name = "METRICS_KEY", valueFrom = arn }]
     logConfiguration = {
       logDriver = "awslogs"
       options = {
@@ -79,11 +96,15 @@ locals {
 
   collector_config = yamlencode({
     receivers = {
-      prometheus = { config = { scrape_configs = [{
-        job_name        = var.name
-        scrape_interval = "30s"
-        static_configs  = [{ targets = ["127.0.0.1:${local.port}"] }]
-      }] } }
+      prometheus = { config = { scrape_configs = [merge(
+        {
+          job_name        = var.name
+          scrape_interval = "30s"
+          static_configs  = [{ targets = ["127.0.0.1:${local.port}"] }]
+        },
+        # The collector puts its own variable in.
+        { for name, value in { authorization = { type = "Bearer", credentials = "$${env:METRICS_KEY}" } } : name => value if local.auth },
+      )] } }
     }
     exporters = {
       awsemf = {

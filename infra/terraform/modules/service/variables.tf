@@ -144,10 +144,14 @@ variable "namespace" {
 variable "secrets" {
   type        = map(string)
   ephemeral   = true
-  description = "prompt_secret: 64 hex characters that key prompt hashes. keys_json: what `cachemind audit keys init` wrote, `{}` before that."
+  description = "prompt_secret: 64 hex characters that key prompt hashes. keys_json: what `cachemind audit keys init` wrote, `{}` before that. metrics_key: with auth, the key of the collector of metrics."
   validation {
     condition     = can(regex("^[0-9a-f]{64}$", var.secrets["prompt_secret"])) && can(jsondecode(var.secrets["keys_json"]))
     error_message = "secrets holds prompt_secret (64 hex characters, as `openssl rand -hex 32` prints) and keys_json (JSON)."
+  }
+  validation {
+    condition     = lookup(var.settings, "auth", "false") != "true" || can(regex("^[!-~]{16,}$", var.secrets["metrics_key"]))
+    error_message = "secrets holds metrics_key where settings has auth: `cachemind keys create --role cache-admin --namespace cachemind.access` prints it."
   }
 }
 
@@ -209,7 +213,7 @@ variable "settings" {
     condition = !anytrue([
       for name in keys(var.settings) :
       can(regex("^(kafka_(bootstrap_servers|security_protocol|sasl_.*|.*ssl_.*)|audit_.*|pkcs11_.*|sink_(url|dir|retention_.*))$", name))
-      || can(regex("^(data_dir|data_keys_url|host|log_dir|namespace|on_wal_failure|partitions|payload_key|port|production|secret_file|snapshot_url|topic_prefix|upstream|wal_ack|workers)$", name))
+      || can(regex("^(data_dir|data_keys_url|host|log_dir|namespace|on_wal_failure|partitions|payload_key|port|production|secret_file|snapshot_url|topic_prefix|upstream|wal_ack|workers|access_key|insecure)$", name))
     ])
     error_message = "settings does not change how Kafka is reached, what is audited, where things are kept, or what has a variable of its own."
   }
