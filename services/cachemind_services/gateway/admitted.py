@@ -20,7 +20,9 @@ class Admitted:
     """A caller, the namespace that is asked in, and what upstream gets to see.
 
     `namespace` is None where the caller has several and names none. `upstream` are
-    the credential's fields for upstream. It holds until `until_ns`.
+    the credential's fields for upstream. It holds until `until_ns`. `may_complete` and
+    `may_store` say what nearly every request needs: whether it may ask for an answer
+    there, and whether that may become an entry.
     """
 
     caller: Caller
@@ -28,6 +30,8 @@ class Admitted:
     upstream: tuple[Header, ...]
     meter: Meter
     until_ns: int
+    may_complete: bool
+    may_store: bool
 
 
 def tell_admitted(scope: Scope, admitted: Admitted) -> None:

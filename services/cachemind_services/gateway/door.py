@@ -81,6 +81,9 @@ class Door:
 
         Raises: `Forbidden`, `InvalidRequest`.
         """
+        if operation is Operation.COMPLETE and admitted.may_complete:
+            assert admitted.namespace is not None  # noqa: S101 - else it may not
+            return admitted.namespace
         surface, caller = OPERATIONS[operation], admitted.caller
         namespace = surface.namespace or admitted.namespace
         if namespace is None:
@@ -104,7 +107,11 @@ class Door:
         key = book.keys.get(caller.credential_id) if found.is_key else None
         if key is not None and key.expires_ms is not None:
             until_ns = min(until_ns, key.expires_ms * 1_000_000)
+        completes = OPERATIONS[Operation.COMPLETE].right
         admitted = Admitted(
+            may_complete=_may(caller, completes, namespace),
+            # What upstream answers has no tag, so it would be outside of any prefix.
+            may_store=not caller.prefixes and _may(caller, Right.STORE, namespace),
             caller=caller,
             namespace=namespace,
             upstream=self._for_upstream(namespace, deciding, found),
@@ -141,6 +148,10 @@ class Door:
         held = self._access.upstream.get(namespace, ())
         names = {name for name, _ in held}
         return (*(pair for pair in own if pair[0] not in names), *held)
+
+
+def _may(caller: Caller, right: Right | None, namespace: Namespace | None) -> bool:
+    return right is not None and namespace is not None and caller.may(right, namespace)
 
 
 def _namespace(caller: Caller, deciding: tuple[Header, ...]) -> Namespace | None:

@@ -14,7 +14,7 @@ from cachemind.core.access import (
 )
 from cachemind.errors import CacheError, Forbidden, InvalidRequest, Unauthenticated
 from cachemind.types import Namespace
-from cachemind_services.gateway.admitted import Admitted, admitted_in
+from cachemind_services.gateway.admitted import admitted_in
 from cachemind_services.gateway.call import trace_of
 from cachemind_services.gateway.deps import Access
 from cachemind_services.gateway.door import Door
@@ -87,66 +87,83 @@ class Guard:
             await self._routes.operate(scope["path"], send)
             return
         try:
-            await self._admitted(operation, scope, receive, send)
-        except Unauthenticated as error:
-            await self._refused(scope, error)
-            code = "unauthenticated"
-            await send_error(send, 401, str(error), code=code, headers=_CHALLENGE)
-        except Forbidden as error:
-            await self._refused(scope, error)
-            await send_error(send, 403, str(error), code="forbidden", param=error.right)
-        except TooMany as error:
-            self._metrics.refused.labels(error.what).inc()
-            retry = ((b"retry-after", b"%d" % error.retry_s),)
-            code = "rate_limit_exceeded"
-            await send_error(send, 429, str(error), code=code, headers=retry)
-        except InvalidRequest as error:
-            await send_invalid(send, error)
+            parts = await self._let_in(operation, scope, send)
+            if parts is None:
+                return
+            parts.users += 1
+            try:
+                if operation is Operation.COMPLETE:
+                    await parts.chat.handle(scope, receive, send)
+                elif operation is Operation.PASS_ON:
+                    await self._pass_on(parts, scope, receive, send)
+                else:
+                    await self._routes.handle(parts, scope, receive, send)
+            finally:
+                parts.users -= 1
+        except (Unauthenticated, Forbidden, TooMany, InvalidRequest) as error:
+            await self._say_no(error, scope, send)
 
-    async def _admitted(
-        self, operation: Operation | None, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _let_in(
+        self, operation: Operation | None, scope: Scope, send: Send
+    ) -> Parts | None:
+        """Return the namespace that is asked in, None where all is answered.
+
+        Raises: `Unauthenticated`, `Forbidden`, `TooMany`, `InvalidRequest`.
+        """
         if not self._door.keys.known:
             problem = "the keys were not read yet"
             await send_error(send, 503, problem, code="starting", headers=_RETRY)
-            return
+            return None
         admitted = await self._door.admit(scope)
         if operation is None:
             await send_error(send, 404, "no such call", code="not_found")
-            return
+            return None
         if operation is Operation.WHOAMI:
             await send_whoami(admitted.caller, admitted.namespace, send)
-            return
+            return None
         namespace = self._door.require(admitted, operation)
+        parts = self._spaces.find(namespace)
+        if parts is not None:
+            return parts
         try:
-            parts = self._spaces.find(namespace) or await self._spaces.open(namespace)
+            return await self._spaces.open(namespace)
         except CacheError as error:
             await send_error(send, 503, str(error), code="busy", headers=_RETRY)
-            return
-        parts.users += 1
-        try:
-            await self._routed(operation, admitted, parts, scope, receive, send)
-        finally:
-            parts.users -= 1
+            return None
 
-    async def _routed(
-        self,
-        operation: Operation,
-        admitted: Admitted,
-        parts: Parts,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+    async def _pass_on(
+        self, parts: Parts, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        if operation is not Operation.PASS_ON:
-            await self._routes.handle(parts, scope, receive, send)
-            return
-        # Whether it streams is upstream's matter, so it counts as one that does.
+        """Whether it streams is upstream's matter, so it counts as one that does."""
+        admitted = admitted_in(scope)
+        assert admitted is not None  # noqa: S101 - the door told it
         admitted.meter.begin_stream()
         try:
             await self._routes.handle(parts, scope, receive, send)
         finally:
             admitted.meter.end_stream()
+
+    async def _say_no(
+        self,
+        error: Unauthenticated | Forbidden | TooMany | InvalidRequest,
+        scope: Scope,
+        send: Send,
+    ) -> None:
+        if isinstance(error, InvalidRequest):
+            await send_invalid(send, error)
+            return
+        if isinstance(error, TooMany):
+            self._metrics.refused.labels(error.what).inc()
+            code, param = "rate_limit_exceeded", None
+            headers: tuple[Header, ...] = ((b"retry-after", b"%d" % error.retry_s),)
+        else:
+            await self._refused(scope, error)
+            code, param, headers = "unauthenticated", None, _CHALLENGE
+            if isinstance(error, Forbidden):
+                code, param, headers = "forbidden", error.right, ()
+        await send_error(
+            send, error.status, str(error), code=code, param=param, headers=headers
+        )
 
     async def _refused(self, scope: Scope, error: Unauthenticated | Forbidden) -> None:
         trace = trace_of(dict(scope["headers"]), self._shared.ids).trace_id

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from cachemind.core.access import Caller, Right
 from cachemind.core.cache_control import (
     CACHE_CONTROL,
     MODE,
@@ -43,7 +42,6 @@ class Understanding:
         self._settings = settings = deps.settings
         self._ids = ids
         self._rules = rules
-        self._namespace = settings.namespace
         self._principal = settings.principal
         self._prompt_key = derived_key(settings.secret, settings.namespace, b"prompt")
         self._tenants = Tenants(
@@ -71,7 +69,7 @@ class Understanding:
         admitted, principal, may_store = admitted_in(scope), self._principal, True
         if admitted is not None:
             principal = admitted.caller.principal
-            may_store = self._may_store(admitted.caller)
+            may_store = admitted.may_store
             effective = effective if may_store else replace(effective, store=False)
         if len(body) > self._settings.max_cacheable_bytes or _encoded(headers):
             keys, text = None, sha256(body).hexdigest()
@@ -112,13 +110,6 @@ class Understanding:
             admitted=admitted,
             wait_s=_wait_s(headers),
         )
-
-    def _may_store(self, caller: Caller) -> bool:
-        """Return whether what upstream answers may become an entry.
-
-        It carries no tag, so it would be outside of any prefix.
-        """
-        return not caller.prefixes and caller.may(Right.STORE, self._namespace)
 
     def _understand(self, tenant: bytes, body: bytes) -> Understood:
         known_as = tenant or self._all

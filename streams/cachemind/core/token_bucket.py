@@ -33,7 +33,9 @@ class Bucket:
 
         None changes nothing: who is refused does not wait any longer for it.
         """
-        there = self.at(rate, now_ns).tokens
+        # As `at`, without a bucket in between: each request pays for it.
+        passed_s = max(0, now_ns - self.at_ns) / _NS_PER_S
+        there = min(rate.burst, self.tokens + passed_s * rate.per_s)
         if there < cost:
             return None
         return Bucket(tokens=there - cost, at_ns=max(now_ns, self.at_ns))
