@@ -11,6 +11,12 @@ from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_view import RocksView
 from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.codec import Codec
+from cachemind.codec.command_framing import (
+    Framing,
+    RegistryFraming,
+    SingleObjectFraming,
+)
+from cachemind.codec.commands import command_schema, reply_schema
 from cachemind.core.topics import Mode, Topics, topics
 from cachemind.errors import BrokerError, InvalidSetting, LogUnavailable
 from cachemind.ports import SchemaIds
@@ -34,7 +40,8 @@ def kafka_of(settings: Settings) -> dict[str, str]:
     if status.bootstrap_servers is None:
         raise BrokerError(
             f"no Kafka is named by --bootstrap-servers and none runs on "
-            f"{settings.broker_dir}; `cachemind broker start` starts one"
+            f"{settings.broker_dir}; name the --data-dir of a `cachemind serve` that "
+            "runs, or start one by `cachemind broker start`"
         )
     return {**settings.kafka, BOOTSTRAP: status.bootstrap_servers}
 
@@ -71,17 +78,39 @@ def codec_of(settings: Settings) -> Codec:
     return codec
 
 
-def registry_of(settings: Settings) -> SchemaIds | None:
-    """Return the registry's ids of the WAL's values, None where there is no registry.
+def command_framing(settings: Settings, *, register: bool = False) -> Framing:
+    """Return how commands are read and replies are framed.
 
-    It is not asked yet. Raises: `InvalidSetting`.
+    To `register` tells the schemas to the registry, if it answers, so that a client may
+    look them up. Raises: `InvalidSetting`; `LogRejected` where it refuses them.
+    """
+    topics = topics_of(settings)
+    commands = registry_of(settings, topics.requests.name)
+    replies = registry_of(settings, topics.replies.name)
+    if commands is None or replies is None:
+        return SingleObjectFraming()
+    if register:
+        try:
+            commands.id_for(command_schema())
+            replies.id_for(reply_schema())
+        except LogUnavailable as error:
+            logger.warning("the schemas of commands are not registered yet: %s", error)
+    return RegistryFraming(commands, replies)
+
+
+def registry_of(settings: Settings, topic: str | None = None) -> SchemaIds | None:
+    """Return the registry's ids of a topic's values, by default the WAL's.
+
+    None where there is no registry. It is not asked yet. Raises: `InvalidSetting`.
     """
     if not settings.schema_registry_url:
         return None
     # Imported here: the extra that it needs is not installed by default.
     from cachemind.adapters.registry import RegistryIds
 
-    return RegistryIds(settings.schema_registry_url, topics_of(settings).wal.name)
+    return RegistryIds(
+        settings.schema_registry_url, topic or topics_of(settings).wal.name
+    )
 
 
 def store_path(settings: Settings, partition: int) -> Path:

@@ -52,7 +52,13 @@ def configure(
     cli = actions.add_parser("cli", help="run one of Kafka's own tools")
 
     for each in (run_it, start, stop, status, cli):
-        each.add_argument("--data-dir", type=Path, default=data_dir, metavar="DIR")
+        each.add_argument(
+            "--data-dir",
+            type=Path,
+            default=data_dir,
+            metavar="DIR",
+            help="the broker's folder, or the data folder of serve",
+        )
     for each in (run_it, start, fetch, cli):
         each.add_argument("--cache-dir", type=Path, metavar="DIR")
         each.add_argument("--java", type=Path, metavar="PATH", help="own Java 17+")

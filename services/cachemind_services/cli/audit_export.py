@@ -93,5 +93,10 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdout
         return
-    with path.open("x", encoding="ascii") as file:
+    try:
+        file = path.open("x", encoding="ascii")
+    except OSError as error:
+        problem = f"{path} cannot be made: {error.strerror}"
+        raise InvalidSetting("--out", problem) from error
+    with file:
         yield file

@@ -117,7 +117,10 @@ def _rebuild(
     from cachemind_services.bootstrap.tools import rebuilt
 
     def progress(position: Offset, end: Offset) -> None:
-        print(f"partition {number}: {position} of {end}", end="\r", file=sys.stderr)
+        # In a file it would run into the next line.
+        if sys.stderr.isatty():
+            told = f"partition {number}: {position} of {end}"
+            print(told, end="\r", file=sys.stderr)
 
     with (
         tempfile.TemporaryDirectory(prefix="cachemind-doctor-") as scratch,
