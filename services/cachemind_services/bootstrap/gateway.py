@@ -30,7 +30,7 @@ from cachemind_services.bootstrap.log import (
     open_views,
     topics_of,
 )
-from cachemind_services.bootstrap.log_end import records_end
+from cachemind_services.bootstrap.log_end import last_end
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past_of
 from cachemind_services.bootstrap.payloads import open_payloads
@@ -48,9 +48,6 @@ logger = logging.getLogger(__name__)
 START_DEADLINE_S: Final = 5.0
 WAIT_S: Final = 2.0
 """For the log to say where it ends: a stop waits for an answer under way."""
-
-MOST_MARKERS: Final = 10
-"""Transactions' markers that the log may end with: a crash leaves another each."""
 
 MS_PER_S: Final = 1_000
 
@@ -137,12 +134,9 @@ def log_ends(
 ) -> Callable[[], Mapping[Partition, Offset]]:
     """Return a function that asks where the records of every partition end."""
 
-    def end(number: Partition) -> Offset:
-        behind = Offset(max(0, reader.bounds(number)[1] - MOST_MARKERS))
-        return records_end(reader, number, behind)
-
     def ends() -> Mapping[Partition, Offset]:
-        return {number: end(number) for number in map(Partition, range(partitions))}
+        numbers = map(Partition, range(partitions))
+        return {number: last_end(reader, number) for number in numbers}
 
     return ends
 
