@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -137,6 +138,16 @@ def test_a_key_is_made_listed_rotated_and_revoked(operator: Operator) -> None:
         *("KEY", "NAME", "ROLE", "NAMESPACES", "PREFIXES", "STATE", "EXPIRES")
     ]
     assert [line.split()[5] for line in (first, second)] == ["revoked", "active"]
+
+
+def test_a_key_may_begin_later(operator: Operator) -> None:
+    made = operator.create("--begins", "1h", "--expires", "1d")
+    assert not operator.finds(made["key"])
+    (row,) = operator.json("keys", "list")
+    assert (row["state"], row["key_id"]) == ("not yet", made["key_id"])
+    begins, expires = map(datetime.fromisoformat, (row["begins"], row["expires"]))
+    assert expires - begins == timedelta(days=1)
+    assert operator.create()["begins"] is None
 
 
 def test_the_log_holds_no_secret(operator: Operator) -> None:

@@ -122,6 +122,14 @@ def test_rotation_overlaps_and_then_the_old_key_ends() -> None:
     assert successor.expires_ms == NOW + 500 + 1_000_000
 
 
+def test_a_successor_counts_as_soon_as_it_is_known_and_lives_as_long() -> None:
+    before = book(made(created_ms=NOW, not_before_ms=0, expires_ms=NOW + 90))
+    after = before.rotated(ID, "Successr", secret_digest(OTHER), NOW + 10, 60)
+    # On a host whose clock is behind, too.
+    assert after.find(key_text("Successr", OTHER), ns(NOW)) is not None
+    assert after.keys["Successr"].expires_ms == NOW + 10 + 90
+
+
 def test_rotation_lengthens_no_life() -> None:
     after = book(made(expires_ms=NOW + 10)).rotated(
         ID, "Successr", secret_digest(OTHER), NOW, 1_000

@@ -28,7 +28,11 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a new key shall allow. Units: `_ms`; `life_ms` None for no end."""
+    """What a new key shall allow.
+
+    Units: `_ms` are milliseconds; `life_ms` is None for no end, and begins after
+    `delay_ms`.
+    """
 
     name: str
     role: Role
@@ -63,7 +67,7 @@ def create_key(settings: Settings, grant: Grant) -> Made:
         role=grant.role,
         namespaces=tuple(check_namespace(name) for name in grant.namespaces),
         created_ms=now_ms,
-        not_before_ms=begins,
+        not_before_ms=begins if grant.delay_ms else 0,
         expires_ms=None if grant.life_ms is None else begins + grant.life_ms,
         name=grant.name,
         prefixes=tuple(grant.prefixes),

@@ -189,7 +189,7 @@ def _shown(key: ApiKey) -> dict[str, Any]:
         "namespaces": list(key.namespaces),
         "prefixes": list(key.prefixes),
         "created": _time(key.created_ms),
-        "begins": _time(key.not_before_ms),
+        "begins": _time(key.not_before_ms) if key.not_before_ms else None,
         "expires": None if key.expires_ms is None else _time(key.expires_ms),
         "revoked": None if key.revoked_ms is None else _time(key.revoked_ms),
         "replaces": key.replaces or None,

@@ -70,7 +70,8 @@ class ApiKey:
     """One key as it is kept: what it grants, and from when to when.
 
     Units: `_ms` are milliseconds since the Unix epoch (UTC); `expires_ms` and
-    `revoked_ms` are None for never. A key counts in [not_before_ms, expires_ms).
+    `revoked_ms` are None for never. A key counts in [not_before_ms, expires_ms); the
+    former is 0 for one that counts as soon as it is known, whatever a clock says.
     """
 
     key_id: str
@@ -230,7 +231,8 @@ class KeyBook:
             raise InvalidEvent("key_id", f"{key_id} is {old.state(now_ms)}")
         if successor_id in self.keys:
             raise InvalidEvent("key_id", "is taken; try again")
-        life = None if old.expires_ms is None else old.expires_ms - old.not_before_ms
+        began = max(old.created_ms, old.not_before_ms)
+        life = None if old.expires_ms is None else old.expires_ms - began
         end = now_ms + overlap_ms
         ended = end if old.expires_ms is None else min(end, old.expires_ms)
         successor = replace(
@@ -238,7 +240,7 @@ class KeyBook:
             key_id=successor_id,
             digest=digest,
             created_ms=now_ms,
-            not_before_ms=now_ms,
+            not_before_ms=0,
             expires_ms=None if life is None else now_ms + life,
             replaces=old.key_id,
         )
