@@ -127,10 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self._refused():
             return
         path = self._path()
-        subject = self._subject("/versions")
+        subject = self._subject("/versions/latest")
         if subject is not None:
-            known = self.server.subjects.get(subject, [])
-            self._send(200, list(range(1, len(known) + 1)))
+            self._latest(subject)
             return
         if not path.startswith("/schemas/ids/"):
             self._send(404, {"error_code": 404, "message": "HTTP 404 Not Found"})
@@ -140,6 +139,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {"error_code": 40403, "message": "Schema not found"})
             return
         self._send(200, self.server.schemas[schema_id - 1])
+
+    def _latest(self, subject: str) -> None:
+        known = self.server.subjects.get(subject)
+        if not known:
+            self._send(404, {"error_code": 40401, "message": "Subject not found"})
+            return
+        schema = self.server.schemas[known[-1] - 1]
+        place = {"subject": subject, "version": len(known), "id": known[-1]}
+        self._send(200, {**place, **schema})
 
     def _body(self) -> dict[str, str]:
         length = int(self.headers["Content-Length"])

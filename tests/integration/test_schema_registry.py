@@ -7,6 +7,7 @@ real one the same.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from cachemind.adapters.kafka_reader import KafkaReader
@@ -29,6 +30,7 @@ from cachemind_services.broker import EmbeddedBroker
 from tests.bench.running import free_port
 from tests.integration.apicurio import apicurio, demand
 from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
+from tests.integration.requests_host import answering, client, records
 from tests.integration.rollback_host import Shop
 from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.schema_registry import BACKWARD, serving_registry
@@ -174,6 +176,60 @@ def test_a_log_is_written_evolved_and_folded_through_a_registry(
                 f"prompt {number}" for number in range(5)
             ]
             assert host.run("doctor", "--rebuild").returncode == 0
+
+
+def test_a_client_of_the_registry_is_answered_in_its_own_framing(
+    broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    with (
+        serving_registry() as registry,
+        cli_host(
+            broker.bootstrap_servers,
+            topic_prefix,
+            tmp_path / "host",
+            schema_registry_url=registry.url,
+        ) as host,
+        answering(host) as desk,
+        client(host, ALPHA) as asker,
+        SchemaRegistryClient({"url": registry.url}) as confluent,
+    ):
+        host.start()
+        desk.start()
+        topic = f"{topic_prefix}.requests"
+        eventually(lambda: f"{topic_prefix}.replies-value" in registry.subjects, 60)
+        known = confluent.get_latest_version(f"{topic}-value").schema
+        serialise = AvroSerializer(confluent, known.schema_str)
+        field = SerializationContext(topic, MessageField.VALUE)
+        request = b'{"model":"m","messages":[{"role":"user","content":"?"}]}'
+        lookup = {
+            "request": request,
+            "cache_control": "",
+            "mode": "",
+            "threshold": None,
+        }
+        value = {
+            "request_id": uuid.uuid4().bytes,
+            "namespace": ALPHA,
+            "body": ("cachemind.v1.Lookup", lookup),
+        }
+        raw = serialise(value, field)
+        assert raw is not None
+        sent = asker.send(raw=raw)
+        eventually(lambda: len(records(host, "replies")) == 1, 60)
+        (reply,) = records(host, "replies")
+        assert dict(reply.headers)["correlation-id"] == sent.encode()
+        assert (raw[:1], reply.value[:1]) == (b"\x00", b"\x00")
+        (told,) = read_by_confluent(
+            registry.url, f"{topic_prefix}.replies", [reply.value]
+        )
+        assert told["body"]["outcome"] == "miss"
+        assert told["request_id"] == value["request_id"]
+        # Who asks by the fingerprint is answered by the fingerprint.
+        second = asker.send(to_version=0)
+        eventually(lambda: len(records(host, "replies")) == 2, 60)
+        by_id = {one.key.decode(): one.value for one in records(host, "replies")}
+        assert by_id[sent][:1] == b"\x00"
+        assert by_id[second][:2] == b"\xc3\x01"
 
 
 def append(host: CliHost, codec: Codec, count: int) -> None:

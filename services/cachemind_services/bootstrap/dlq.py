@@ -10,7 +10,6 @@ from typing import Final
 from cachemind.adapters.kafka_dead_letters import KafkaReplays
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.codec import Codec
-from cachemind.codec.commands import decode_command
 from cachemind.core.commands import Command
 from cachemind.core.dead_letter import Letter, Replay, Source, read_dead_letter
 from cachemind.errors import InvalidRequest, LogRejected, UndecodableRecord
@@ -20,6 +19,7 @@ from cachemind.types import Lsn, Offset, Partition
 from cachemind_services.bootstrap.checkpoints import dying_at
 from cachemind_services.bootstrap.erasure import who_asks
 from cachemind_services.bootstrap.log import (
+    command_framing,
     identify,
     kafka_of,
     registry_of,
@@ -81,7 +81,7 @@ class DeadLetterBox:
         if letter.source.topic == topics.wal.name:
             return Codec(registry_of(self._settings)).decode(value)
         if is_of_requests(letter.source.topic, topics.requests.name):
-            return decode_command(value)
+            return command_framing(self._settings).decode(value)
         raise UndecodableRecord("nothing of ours is read from its topic")
 
     def _letters(self, first: Offset, end: Offset) -> Iterator[Buried]:

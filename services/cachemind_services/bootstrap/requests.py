@@ -20,13 +20,20 @@ from cachemind.agents.commanding import Commanding, CommandingDeps
 from cachemind.agents.outbox import OutboxTopics
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.requests import Handler, RequestsDeps, run_requests
+from cachemind.codec.command_framing import Framing
 from cachemind.core.partitioner import partition_of
 from cachemind.ports import LogRecord
 from cachemind.ports.commands import CommandDesk
 from cachemind.types import Namespace, Partition, WriterId
 from cachemind_services.bootstrap.checkpoints import dying_at
 from cachemind_services.bootstrap.command_ports import CommandPorts
-from cachemind_services.bootstrap.log import codec_of, identify, kafka_of, topics_of
+from cachemind_services.bootstrap.log import (
+    codec_of,
+    command_framing,
+    identify,
+    kafka_of,
+    topics_of,
+)
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
 from cachemind_services.settings import Settings
@@ -66,10 +73,13 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     kafka, topics = kafka_of(settings), topics_of(settings)
     ports = CommandPorts(settings, log)
+    framing = await asyncio.to_thread(command_framing, settings, register=True)
 
     def handler(partition: Partition) -> Handler:
         pasts, desk = _Pasts(settings, log), make_desk(settings, ports)
-        return _Answering(settings, partition, pasts, desk, failpoint, stop.is_set)
+        return _Answering(
+            settings, partition, pasts, desk, framing, failpoint, stop.is_set
+        )
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
     try:
@@ -102,6 +112,7 @@ class _Answering:
         partition: Partition,
         pasts: _Pasts,
         desk: CommandDesk,
+        framing: Framing,
         failpoint: Callable[[str], None],
         stopping: Callable[[], bool],
     ) -> None:
@@ -126,6 +137,7 @@ class _Answering:
                         writer=WriterId(f"requests-{host}-{partition}-{chance}"),
                         failpoint=failpoint,
                         stopping=stopping,
+                        framing=framing,
                     )
                 ),
                 desk=desk,
@@ -137,6 +149,7 @@ class _Answering:
                 clock=clock,
                 random=secrets.token_bytes,
                 failpoint=failpoint,
+                framing=framing,
             )
         )
 

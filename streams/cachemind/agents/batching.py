@@ -35,11 +35,13 @@ from cachemind.agents.known_answers import (
 from cachemind.agents.outbox import Item, Outbox, OutboxTopics
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.reading_commands import (
+    PLAIN,
     Unanswerable,
     read_command,
     rejected,
     require_answerable,
 )
+from cachemind.codec.command_framing import Framing
 from cachemind.core.cache_commands import Complete
 from cachemind.core.commands import (
     Reply,
@@ -81,6 +83,7 @@ class BatchingDeps:
     clock: Clock
     random: Callable[[int], bytes]
     failpoint: Callable[[str], None]
+    framing: Framing = PLAIN
 
 
 class Batching:
@@ -195,7 +198,7 @@ class Batching:
 
     def _read(self, record: LogRecord) -> Item:
         try:
-            address, command = read_command(record)
+            address, command = read_command(record, self._deps.framing)
             require_answerable(record, address, self._deps.session.refuses)
         except Unanswerable as error:
             log.warning("command at %s: %s", record.lsn, error)
@@ -279,7 +282,7 @@ class Batching:
         replies = await self._decided(fresh)
         deps.failpoint("batch.decided")
         told = dict(zip((id(item) for item in fresh), replies, strict=True))
-        outgoing = Outbox(self._deps.topics, self._known, self._deps.random)
+        outgoing = Outbox(deps.topics, self._known, deps.random, deps.framing)
         for item in items:
             outgoing.put(item, told.get(id(item)))
         after = Offset(items[-1].record.lsn.offset + 1)

@@ -28,11 +28,13 @@ from cachemind.agents.dead_letters import (
     dead_letter,
 )
 from cachemind.agents.reading_commands import (
+    PLAIN,
     Unanswerable,
     read_command,
     rejected,
     require_answerable,
 )
+from cachemind.codec.command_framing import Framing
 from cachemind.codec.commands import encode_reply
 from cachemind.core.commands import (
     CORRELATION_ID,
@@ -109,6 +111,7 @@ class CommandingDeps:
     stopping: Callable[[], bool]
     catch_up_s: float = CATCH_UP_S
     wait_s: float = WAIT_S
+    framing: Framing = PLAIN
 
 
 class Commanding:
@@ -170,7 +173,7 @@ class Commanding:
         reply = self._reply(address, command)
         self._deps.failpoint("request.done")
         try:
-            self._answer(address, reply, after)
+            self._answer(address, reply, record.value or b"", after)
         except LogRejected as error:
             log.warning("command at %s: %s", record.lsn, error)
             session.take_over()
@@ -181,7 +184,9 @@ class Commanding:
     def _letter(self, what: Rejected) -> DeadLetter:
         return dead_letter(self._deps.topic, what)
 
-    def _answer(self, address: Address, reply: Reply, after: Offset) -> None:
+    def _answer(
+        self, address: Address, reply: Reply, command: bytes, after: Offset
+    ) -> None:
         headers = (
             (CORRELATION_ID, address.correlation_id),
             (TRACEPARENT, self._traceparent(reply.trace_id)),
@@ -189,14 +194,14 @@ class Commanding:
         self._deps.session.answer(
             address.reply_to,
             address.correlation_id,
-            encode_reply(reply),
+            self._deps.framing.answered(encode_reply(reply), command),
             headers,
             after,
         )
 
     def _read(self, record: LogRecord) -> tuple[Address, Command]:
         """Raises: `Unanswerable`."""
-        found = read_command(record)
+        found = read_command(record, self._deps.framing)
         require_answerable(record, found[0], self._deps.session.refuses)
         return found
 

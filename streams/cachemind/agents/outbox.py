@@ -15,6 +15,7 @@ from cachemind.agents.known_answers import (
     hash_of_command,
     key_of,
 )
+from cachemind.codec.command_framing import Framing
 from cachemind.codec.commands import encode_reply
 from cachemind.core.commands import (
     CORRELATION_ID,
@@ -73,10 +74,12 @@ class Outbox:
         topics: OutboxTopics,
         known: KnownAnswers,
         random: Callable[[int], bytes],
+        framing: Framing,
     ) -> None:
         self._topics = topics
         self._known = known
         self._random = random
+        self._framing = framing
         self._new: dict[bytes, Known] = {}
         self.records: list[Outgoing] = []
         self.items: list[Item] = []
@@ -99,7 +102,7 @@ class Outbox:
         elif known is None or known.command != command:
             # Also where the first of the same id was told to try again.
             known = Known(command, _encoded(_misused(asked, known)), asked.trace)
-        self._add(item, self._reply(address, known))
+        self._add(item, self._reply(item, address, known))
 
     def committed(self) -> None:
         """Remember what was answered."""
@@ -123,11 +126,11 @@ class Outbox:
             partition=item.record.lsn.partition,
         )
 
-    def _reply(self, address: Address, known: Known) -> Outgoing:
+    def _reply(self, item: Item, address: Address, known: Known) -> Outgoing:
         return Outgoing(
             topic=address.reply_to,
             key=address.correlation_id,
-            value=known.reply,
+            value=self._framing.answered(known.reply, item.record.value or b""),
             headers=(
                 (CORRELATION_ID, address.correlation_id),
                 (TRACEPARENT, self._traceparent(known.trace)),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from cachemind.agents.dead_letters import Reason, Rejected
-from cachemind.codec.commands import decode_command
+from cachemind.codec.command_framing import Framing, SingleObjectFraming
 from cachemind.core.commands import Address, Command, address_of
 from cachemind.errors import (
     CacheError,
@@ -14,6 +15,8 @@ from cachemind.errors import (
     UnknownSchema,
 )
 from cachemind.ports import LogRecord
+
+PLAIN: Final[Framing] = SingleObjectFraming()
 
 
 class Unanswerable(CacheError):
@@ -29,16 +32,18 @@ def rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
     return Rejected(record=record, reason=reason, detail=detail)
 
 
-def read_command(record: LogRecord) -> tuple[Address, Command]:
+def read_command(
+    record: LogRecord, framing: Framing = PLAIN
+) -> tuple[Address, Command]:
     """Return what a record asks for, and where the answer goes.
 
-    Raises: `Unanswerable`.
+    Raises: `Unanswerable`; `LogUnavailable`, `LogRejected` of a schema registry.
     """
     try:
         address = address_of(record.headers)
         if record.value is None:
             raise UndecodableRecord("it has no value")
-        command = decode_command(record.value)
+        command = framing.decode(record.value)
         if record.key != command.namespace.encode():
             raise InvalidEvent("key", "is not the namespace of the command")
     except InvalidEvent as error:

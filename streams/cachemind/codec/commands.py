@@ -7,7 +7,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any, Final
 
-from cachemind.codec.single_object import SingleObject
+from cachemind.codec.single_object import Registered, SingleObject
 from cachemind.core.cache_commands import (
     Answered,
     CacheAnswer,
@@ -70,13 +70,23 @@ def encode_command(command: Command) -> bytes:
     )
 
 
-def decode_command(record: bytes) -> Command:
-    """Return the command in `record`.
+def command_schema() -> str:
+    """Return the schema that commands are written with."""
+    return _COMMANDS.text
+
+
+def reply_schema() -> str:
+    """Return the schema that replies are written with."""
+    return _REPLIES.text
+
+
+def decode_command(record: bytes, registered: Registered | None = None) -> Command:
+    """Return the command in `record`; with `registered` also in Confluent's framing.
 
     Raises: `UndecodableRecord`; `UnknownSchema` for a schema, or a symbol, that this
-    build lacks.
+    build lacks; what `registered` raises.
     """
-    found = _COMMANDS.decode(record)
+    found = _COMMANDS.decode(record, registered)
     body = found["body"]
     # Named only where the writer's schema has several; 0.1.0 had this one alone.
     name, body = (Rollback.__name__, body) if isinstance(body, dict) else body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache, cached_property
 from io import BytesIO
 from typing import Any, Final
@@ -11,6 +12,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 
 from cachemind.codec.framing import (
+    CONFLUENT_BYTES,
     SINGLE_OBJECT_BYTES,
     schema_identity,
     single_object_header,
@@ -19,6 +21,10 @@ from cachemind.errors import UndecodableRecord, UnknownSchema
 from cachemind_schemas.loader import Schema, current_of, released_of
 
 _CUT: Final = (EOFError, IndexError, MemoryError, TypeError, ValueError, OverflowError)
+
+
+Registered = Callable[[int], bytes]
+"""Returns the fingerprint (CRC-64-AVRO) of the schema with a registry's id."""
 
 
 class SingleObject:
@@ -35,15 +41,17 @@ class SingleObject:
         schemaless_writer(out, _parsed(self._current), value)
         return out.getvalue()
 
-    def decode(self, record: bytes) -> Any:
+    def decode(self, record: bytes, registered: Registered | None = None) -> Any:
         """Return the value in `record`, as this build's schema has it.
 
-        A record in a union with other records comes as (full name, fields).
-        Raises: `UndecodableRecord`; `UnknownSchema` for one that this build lacks.
+        A record in a union with other records comes as (full name, fields). With
+        `registered` Confluent's framing is read as well.
+        Raises: `UndecodableRecord`; `UnknownSchema` for one that this build lacks;
+        what `registered` raises.
         """
-        writer = self._writer(record)
+        writer, start = self._writer(record, registered)
         source = BytesIO(record)
-        source.seek(SINGLE_OBJECT_BYTES)
+        source.seek(start)
         try:
             found = schemaless_reader(
                 source,
@@ -65,11 +73,20 @@ class SingleObject:
     def _current(self) -> Schema:
         return current_of(self._family)
 
-    def _writer(self, record: bytes) -> Schema:
-        identity = schema_identity(record)
+    @property
+    def text(self) -> str:
+        """Return this build's schema."""
+        return self._current.text
+
+    def _writer(
+        self, record: bytes, registered: Registered | None
+    ) -> tuple[Schema, int]:
+        identity, start = schema_identity(record), SINGLE_OBJECT_BYTES
+        if isinstance(identity, int) and registered is not None:
+            identity, start = registered(identity), CONFLUENT_BYTES
         for schema in (self._current, *released_of(self._family)):
             if schema.crc64 == identity:
-                return schema
+                return schema, start
         shown = identity if isinstance(identity, int) else identity[::-1].hex()
         raise UnknownSchema(f"{self._what} schema {shown}")
 
