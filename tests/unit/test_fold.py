@@ -446,6 +446,22 @@ def test_of_two_books_of_keys_made_at_once_the_first_counts() -> None:
     assert (state.version, state.counts["policy_refused"]) == (2, 3)
 
 
+def test_no_rollback_brings_a_revoked_key_back() -> None:
+    def book(revision: int) -> Envelope:
+        policy = f'{{"keys":[],"revision":{revision}}}'
+        event = envelope(PolicyChanged(policy=policy), f"b{revision}")
+        return replace(event, namespace=ACCESS_NAMESPACE)
+
+    back = replace(envelope(rollback(1), "r"), namespace=ACCESS_NAMESPACE)
+    work = folded([])
+    for at, each in enumerate([book(1), book(2), back, book(3)]):
+        assert work.apply(each, lsn(at)).effect is Effect.APPLIED
+        if each is back:
+            kept = work.state(ACCESS_NAMESPACE).policy
+            assert kept == '{"keys":[],"revision":2}'
+    assert work.state(ACCESS_NAMESPACE).version == 4
+
+
 def test_shredded_keys_are_a_sorted_set() -> None:
     log = [
         envelope(KeyShredded(key_id=key_id, reason="r"), "k")
