@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from infra.terraform.container.apply_topics import (
     apply,
     main,
     plan_in,
+    with_applier,
 )
 from tests.infra.containerfile import ROOT
 from tests.integration.serving import eventually
@@ -154,9 +156,28 @@ def test_every_rule_of_the_module_is_one_that_kafka_takes(
         for role, rules in json.loads(ACLS.read_text("utf-8")).items()
         for one in rules
     ]
-    allowed = [one for one in changes(servers, wanted) if one.startswith("allowed ")]
+    said = changes(servers, wanted)
+    allowed = [one for one in said if re.match(r"allowed User:(?!alice)", one)]
     assert len(allowed) == sum(len(one["operations"]) for one in wanted["acls"])
     assert not changes(servers, wanted)
+
+
+def test_who_applies_a_plan_may_apply_the_next_one() -> None:
+    plan = plan_in(json.dumps(document("x")))
+    own = with_applier(plan, "topics").rules - plan.rules
+    assert {rule.principal for rule in own} == {"User:topics"}
+    assert {rule.operation for rule in own if rule.resource == "cluster"} == {
+        *("alter", "create", "describe")
+    }
+    assert {rule.name for rule in own if rule.resource == "topic"} == {
+        topic.name for topic in plan.topics
+    }
+
+
+@pytest.mark.parametrize("user", ["", "bob"])
+def test_who_is_in_the_plan_or_has_no_name_gets_nothing_more(user: str) -> None:
+    plan = plan_in(json.dumps(document("x")))
+    assert with_applier(plan, user) == plan
 
 
 def test_what_others_may_do_is_told_and_left(servers: str, topic_prefix: str) -> None:

@@ -5,7 +5,9 @@ usage: TOPICS_PLAN=JSON python apply_topics.py
 Connects as the program does, by its settings. What is missing is created, a topic's
 settings and the rules of the plan's own principals are brought to the plan's. Nothing
 is taken from anybody else: who else may use these topics is only told. Another number
-of partitions, or fewer copies, is refused before anything is changed.
+of partitions, or fewer copies, is refused before anything is changed. Whoever applies a
+plan that does not name it is allowed to come back: on a cluster that is open until it
+has rules, the first of them would shut it out.
 
 Exit 0: all is as planned; 1: the cluster refused or was away; 2: it cannot be so.
 """
@@ -17,7 +19,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -60,6 +62,11 @@ SEEN_S: Final = 60.0
 ANY_HOST: Final = "*"
 EVERYTHING: Final = "*"
 """A literal name that Kafka takes for all."""
+
+CLUSTER: Final = "kafka-cluster"
+ON_CLUSTER: Final = ("alter", "create", "describe")
+ON_TOPICS: Final = ("alter_configs", "describe", "describe_configs")
+"""What it takes to apply a plan. Source: Kafka's documentation, Operations in Kafka."""
 
 _RESOURCES: Final = {
     # What librdkafka calls a broker is the cluster in Kafka's own words.
@@ -126,12 +133,39 @@ def plan_in(text: str) -> Plan:
     return Plan(topics=topics, rules=rules)
 
 
+def with_applier(plan: Plan, user: str) -> Plan:
+    """Return a plan whose rules let `user`, who applies it, apply the next one too.
+
+    As it is where it has no rules, or has some for that user already.
+    """
+    principal = f"User:{user}"
+    if not user or not plan.rules or principal in _principals(plan):
+        return plan
+    needed = [("cluster", CLUSTER, operation) for operation in ON_CLUSTER] + [
+        ("topic", topic.name, operation)
+        for topic in plan.topics
+        for operation in ON_TOPICS
+    ]
+    own = {
+        Rule(
+            principal=principal,
+            resource=resource,
+            name=name,
+            pattern="literal",
+            operation=operation,
+        )
+        for resource, name, operation in needed
+    }
+    return replace(plan, rules=plan.rules | own)
+
+
 def apply(properties: Properties, plan: Plan) -> Iterator[str]:
     """Bring the cluster to the plan; yield each change as it is done.
 
     Raises: `TopicMisconfigured` before any change; `LogRejected`, `LogUnavailable`,
     `InvalidSetting`.
     """
+    plan = with_applier(plan, str(properties.get("sasl.username", "")))
     found = describe_topics(properties, [topic.name for topic in plan.topics])
     for topic in plan.topics:
         if topic.name in found:
@@ -229,9 +263,8 @@ def _apply_rules(admin: KafkaAdmin, plan: Plan) -> Iterator[str]:
         admin.ask("add access rules", lambda c, s: _add(c, sorted(missing, key=str), s))
         admin.ask("see the access rules", partial(_see, plan.rules))
     yield from (f"allowed {rule}" for rule in sorted(missing, key=str))
-    principals = {rule.principal for rule in plan.rules}
     for rule in sorted(found - plan.rules, key=str):
-        if rule.principal in principals and _is_within(rule, plan):
+        if rule.principal in _principals(plan) and _is_within(rule, plan):
             admin.ask("remove an access rule", partial(_remove, rule))
             yield f"no longer allowed {rule}"
         elif _is_within(rule, plan) or _reaches(rule, plan):
@@ -248,6 +281,10 @@ def _reaches(rule: Rule, plan: Plan) -> bool:
     if rule.pattern == "prefixed":
         return any(name.startswith(rule.name) for name in _names(plan))
     return rule.name == EVERYTHING
+
+
+def _principals(plan: Plan) -> set[str]:
+    return {rule.principal for rule in plan.rules}
 
 
 def _names(plan: Plan) -> set[str]:
