@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +13,7 @@ from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
     Control,
+    Kafka,
     NotFound,
     NotValid,
     Patience,
@@ -28,6 +32,20 @@ QUESTION = [{"role": "user", "content": "?"}]
 @pytest.fixture
 def cache() -> CacheMind:
     return CacheMind("http://127.0.0.1:1", key=KEY, upstream_key="sk-secret")
+
+
+HEAVY = ("aiohttp", "confluent_kafka", "faust", "numpy", "rocksdict", "torch")
+
+
+def test_an_application_loads_nothing_that_serves() -> None:
+    code = (
+        f"import sys, cachemind.client; print([n for n in {HEAVY} if n in sys.modules])"
+    )
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.check_output(
+        [sys.executable, "-c", code], env={**os.environ, **paths}, text=True
+    )
+    assert found.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +81,15 @@ def test_a_kafka_url_needs_brokers_and_a_namespace_and_no_key(
         assert raised.value.field == field
         assert "u:p" not in str(raised.value)
         assert "secret" not in str(raised.value)
+
+
+def test_a_property_that_librdkafka_refuses_is_named() -> None:
+    kafka = Kafka(properties={"no.such.thing": "s3cret"})
+    cache = CacheMind("kafka://127.0.0.1:1", namespace="a", kafka=kafka)
+    with pytest.raises(NotValid, match=r"no\.such\.thing") as raised:
+        cache.lookup("m", QUESTION)
+    assert raised.value.field == "kafka"
+    assert "s3cret" not in repr(raised.value) + repr(kafka)
 
 
 @pytest.mark.parametrize("name", ["key", "namespace", "upstream_key"])

@@ -33,7 +33,7 @@ from cachemind.client.results import Answer
 from cachemind.codec.commands import decode_reply, encode_command
 from cachemind.core.commands import CORRELATION_ID, DEADLINE, REPLY_TO, Command, Reply
 from cachemind.core.partitioner import partition_of
-from cachemind.errors import UndecodableRecord, UnknownSchema
+from cachemind.errors import InvalidSetting, UndecodableRecord, UnknownSchema
 from cachemind.types import Namespace
 
 START_S: Final = 15.0
@@ -177,7 +177,10 @@ class KafkaLink:
 
     def _connect(self) -> _Open:
         replies = self._place.replies
-        consumer = open_consumer(self._place.kafka)
+        try:
+            consumer = open_consumer(self._place.kafka)
+        except InvalidSetting as error:
+            raise NotValid(f"kafka: {error}", field="kafka") from error
         try:
             found = consumer.list_topics(replies, START_S).topics[replies]
             if found.error is not None or not found.partitions:

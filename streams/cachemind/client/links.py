@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cachemind.client.arguments import KAFKA_SCHEME, Kafka, base_of, brokers_of
 from cachemind.client.asking import Asked
 from cachemind.client.async_stream import AsyncStream
 from cachemind.client.errors import NotValid
 from cachemind.client.http_calls import Credentials
-from cachemind.client.kafka_link import KafkaLink, Place
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Patience
 from cachemind.client.results import Control
@@ -18,6 +17,9 @@ from cachemind.client.sync_stream import Stream
 from cachemind.core.completion import JsonObject
 from cachemind.errors import InvalidEvent
 from cachemind.types import check_namespace
+
+if TYPE_CHECKING:
+    from cachemind.client.kafka_link import KafkaLink
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ def sync_link(url: str, who: Credentials, kafka: Kafka, patience: Patience) -> L
         # Imported here: who asks over HTTP needs no librdkafka.
         from cachemind.client.sync_kafka import SyncKafka
 
-        return SyncKafka(KafkaLink(_place(url, who, kafka)), patience)
+        return SyncKafka(_kafka_link(url, who, kafka), patience)
     from cachemind.client.sync_http import SyncHttp
 
     return SyncHttp(base_of(url), who.fields(), patience)
@@ -83,13 +85,15 @@ def async_link(
     if url.startswith(KAFKA_SCHEME):
         from cachemind.client.async_kafka import AsyncKafka
 
-        return AsyncKafka(KafkaLink(_place(url, who, kafka)), patience)
+        return AsyncKafka(_kafka_link(url, who, kafka), patience)
     from cachemind.client.async_http import AsyncHttp
 
     return AsyncHttp(base_of(url), who.fields(), patience)
 
 
-def _place(url: str, who: Credentials, kafka: Kafka) -> Place:
+def _kafka_link(url: str, who: Credentials, kafka: Kafka) -> KafkaLink:
+    from cachemind.client.kafka_link import KafkaLink, Place
+
     if who.key is not None or who.upstream is not None:
         problem = "over Kafka the brokers say who asks: give kafka=Kafka(properties=..)"
         raise NotValid(problem, field="key" if who.key is not None else "upstream_key")
@@ -97,9 +101,11 @@ def _place(url: str, who: Credentials, kafka: Kafka) -> Place:
         namespace = check_namespace(who.namespace or "")
     except InvalidEvent as error:
         raise NotValid(str(error), field="namespace") from error
-    return Place(
-        kafka={**kafka.properties, "bootstrap.servers": brokers_of(url)},
-        namespace=namespace,
-        requests=kafka.requests or f"{kafka.topic_prefix}.requests",
-        replies=kafka.replies or f"{kafka.topic_prefix}.replies",
+    return KafkaLink(
+        Place(
+            kafka={**kafka.properties, "bootstrap.servers": brokers_of(url)},
+            namespace=namespace,
+            requests=kafka.requests or f"{kafka.topic_prefix}.requests",
+            replies=kafka.replies or f"{kafka.topic_prefix}.replies",
+        )
     )
