@@ -280,6 +280,18 @@ def test_our_key_stays_here_and_a_held_credential_takes_its_place(
         assert "x-cachemind" not in told
 
 
+def test_a_key_for_us_is_not_told_to_upstream_where_nobody_asks_for_it(
+    upstream: ScriptedUpstream,
+) -> None:
+    headers = {"X-CacheMind-Key": "cmk_meant-for-us"}
+    with served(upstream) as url, gateway(url) as world:
+        httpx.get(f"{world.url}/v1/models", headers=headers)
+        path = f"{world.url}/v1/chat/completions"
+        httpx.post(path, headers=headers, json=request("x"))
+    assert len(upstream.received) == 2
+    assert not any("cmk_" in str(received.headers) for received in upstream.received)
+
+
 # ---- rights -------------------------------------------------------------------------
 
 

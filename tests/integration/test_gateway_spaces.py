@@ -134,7 +134,7 @@ def deps() -> Iterator[GatewayDeps]:
     log = MemoryLog(PARTITIONS, SystemClock())
     fold = Fold(log, Codec())
     nowhere = HttpUpstream("http://127.0.0.1:9", UpstreamTimeouts())
-    yield memory_deps(log, fold, nowhere, SETTINGS)
+    yield replace(memory_deps(log, fold, nowhere, SETTINGS), access=Access())
     fold.close()
 
 

@@ -150,3 +150,7 @@ class GatewayDeps:
     payload_keys: HeldKeys | None = None
     payloads_of: OpenPayloads | None = None
     access: Access | None = None
+
+    def __post_init__(self) -> None:
+        if self.access and self.payloads.encrypted and self.payloads_of is None:
+            raise ValueError("payloads_of must tell how other namespaces are sealed")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
+from cachemind.core.credentials import KEY_HEADER
 from cachemind.errors import InvalidRequest, UpstreamUnavailable
 from cachemind.ports import Upstream, UpstreamRequest
 from cachemind_services.gateway.http_io import (
@@ -49,7 +50,8 @@ class Proxy:
             request = UpstreamRequest(
                 method=scope["method"],
                 target=target_of(scope),
-                headers=scope["headers"],
+                # Whoever presents a key of ours does not mean upstream by it.
+                headers=[pair for pair in scope["headers"] if pair[0] != KEY_HEADER],
                 body=await body.whole_or_pieces(),
             )
             async with self._upstream.send(request) as answer:

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from cachemind.core.access import is_reserved
+from cachemind.core.payloads import PLAIN, Payloads
 from cachemind.errors import CacheError
+from cachemind.ports.data_keys import HeldKeys
 from cachemind.types import Namespace
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.parts import Parts
@@ -95,6 +97,9 @@ class Spaces:
         await asyncio.gather(*(parts.flush(left_s) for parts in opened))
         await shared.stop_log(left_s)
         await asyncio.gather(*(parts.close() for parts in opened))
+        unused = self._deps.payload_keys
+        if self._deps.access is not None and unused is not None:
+            await asyncio.to_thread(unused.close)  # each namespace had its own
         await shared.close()
 
     async def _started(self, namespace: Namespace) -> Parts:
@@ -121,15 +126,17 @@ class Spaces:
 
     async def _deps_of(self, namespace: Namespace) -> GatewayDeps:
         deps = self._deps
-        if namespace == deps.settings.namespace:
+        if deps.access is None and namespace == deps.settings.namespace:
             return deps
-        policy = deps.settings.policy
+        policy, payloads_of = deps.settings.policy, deps.payloads_of
         if is_reserved(namespace):
-            policy = replace(policy, enabled=False)
+            # It has no entries, so there is nothing to serve or to seal.
+            policy, payloads_of = replace(policy, enabled=False), None
         settings = replace(deps.settings, namespace=namespace, policy=policy)
-        if deps.payloads_of is None:
-            return replace(deps, settings=settings)
-        payloads, keys = await asyncio.to_thread(deps.payloads_of, namespace)
+        payloads: Payloads = PLAIN
+        keys: HeldKeys | None = None
+        if payloads_of is not None:
+            payloads, keys = await asyncio.to_thread(payloads_of, namespace)
         return replace(deps, settings=settings, payloads=payloads, payload_keys=keys)
 
 
