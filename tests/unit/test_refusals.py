@@ -49,7 +49,7 @@ class Desk:
 
     @property
     def unlogged(self) -> float:
-        return self.metrics.refusals_unlogged._value.get()
+        return float(self.metrics.refusals_unlogged._value.get())
 
 
 async def test_a_refusal_says_who_and_which_right_and_nothing_else() -> None:
