@@ -116,6 +116,13 @@ def test_a_gateway_is_reached_from_outside_and_asks_the_upstream(
     assert settings.port == 8080
 
 
+def test_commands_on_kafka_ask_the_same_upstream(
+    no_settings: pytest.MonkeyPatch,
+) -> None:
+    settings = settings_of(SERVICES["requests"], no_settings)
+    assert settings.upstream == f"http://upstream:{DEFAULT_PORT}"
+
+
 def test_the_upstream_listens_where_the_gateway_asks() -> None:
     arguments = parsed(SERVICES["upstream"])
     assert (arguments.host, arguments.port) == ("0.0.0.0", DEFAULT_PORT)  # noqa: S104
