@@ -137,6 +137,14 @@ def test_without_a_materializer_nothing_is_taken(elsewhere: CliHost) -> None:
     assert "A-Z" in elsewhere.run("snapshot", "create", "--name", "a/b", code=2).stderr
 
 
+def test_a_place_without_snapshots_of_this_log_is_named(
+    elsewhere: CliHost, tmp_path: Path
+) -> None:
+    empty = str(tmp_path / "empty")
+    told = elsewhere.run("snapshot", "restore", "--from", empty, code=1)
+    assert f"snapshots at {empty}: there is none of this log" in told.stderr
+
+
 def test_an_empty_host_begins_from_the_newest_sound_shipped_snapshot(
     host: CliHost, elsewhere: CliHost, tmp_path: Path
 ) -> None:

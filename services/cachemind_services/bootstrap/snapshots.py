@@ -26,6 +26,7 @@ from cachemind.errors import (
     InvalidRequest,
     InvalidSetting,
     SnapshotRefused,
+    SnapshotUnavailable,
 )
 from cachemind.types import Offset, Partition
 from cachemind_services.bootstrap.checkpoints import local_checkpoints
@@ -189,18 +190,21 @@ def restore_shipped(
 
     Without a `name` the newest is taken, and the next older one where it is not
     sound. Stores that are there are only replaced when told to. No materializer may
-    run here. Raises: `StoreLocked`, `SnapshotRefused`, `SnapshotUnavailable`.
+    run here. Raises: `StoreLocked`, `InvalidRequest`, `SnapshotRefused`,
+    `SnapshotUnavailable`.
     """
-    log = identify(settings)
-    store, manifests = shipped_snapshots(settings, log, _where(settings, url))
+    where = _where(settings, url)
+    store, manifests = shipped_snapshots(settings, identify(settings), where)
+    if not manifests:
+        raise SnapshotUnavailable(where, "there is none of this log")
     wanted = manifests if name is None else [_wanted(manifests, name)]
     with store_lock(settings):
         _require_room(settings, replace=replace)
         for manifest in wanted:
             if _restored(settings, store, manifest):
                 return _row(manifest)
-    shown = ", ".join(one.shown for one in wanted) or "none"
-    raise SnapshotRefused(name or "any", f"no sound one of this log: found {shown}")
+    shown = ", ".join(one.shown for one in wanted)
+    raise SnapshotRefused(shown, "none is sound and whole")
 
 
 def _restored(
@@ -234,7 +238,7 @@ def _require_room(settings: Settings, *, replace: bool) -> None:
 def _wanted(found: Sequence[SnapshotManifest], name: str | None) -> SnapshotManifest:
     manifest = find(found, name) if name else next(iter(found), None)
     if manifest is None:
-        raise InvalidRequest("NAME", f"there is no snapshot {name or 'yet'}")
+        raise InvalidRequest("name", f"there is no snapshot {name or 'yet'}")
     return manifest
 
 

@@ -147,6 +147,8 @@ class _SilentConsumer(_Consumer):
 class _App(faust.App):
     """An app without tables, for which Faust would make folders where it is run."""
 
+    mundane_level = "debug"
+
     def _create_directories(self) -> None:
         pass
 
