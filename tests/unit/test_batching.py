@@ -416,6 +416,18 @@ async def test_the_same_id_again_is_answered_so_again_and_done_once(
     assert len(traces) == 1
 
 
+async def test_what_a_rebalance_has_delivered_again_is_answered_once(
+    cluster: Cluster,
+) -> None:
+    async with process(cluster) as first:
+        for at in (0, 1, 2, 0, 1, 2, 3, 1, 2, 3, 4):
+            first.inbox.put_nowait(record(at))
+        await until(lambda: cluster.offset == 5)
+    assert [reply.request_id for reply in cluster.replies] == [
+        identity(number) for number in range(1, 6)
+    ]
+
+
 async def test_an_id_that_is_used_for_another_command_is_refused(
     cluster: Cluster,
 ) -> None:

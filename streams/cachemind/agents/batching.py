@@ -22,7 +22,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,6 +94,7 @@ class Batching:
         self._pending: deque[Item] = deque()
         self._unread: deque[LogRecord] = deque()
         self._known = KnownAnswers()
+        self._newest = Offset(-1)
         self._tenure = 0
         self._open = False
         self._getter: asyncio.Task[LogRecord] | None = None
@@ -186,12 +187,21 @@ class Batching:
         while room > 0 and self._getter is None and not inbox.empty():
             self._unread.append(inbox.get_nowait())
             room -= 1
-        if self._unread:
-            read = await self._deps.thread.run(self._read_all, tuple(self._unread))
-            self._unread.clear()
-            self._pending.extend(read)
+        new = self._new(self._unread)
+        self._unread.clear()
+        if new:
+            self._pending.extend(await self._deps.thread.run(self._read_all, new))
         for item in self._pending:
             self._foresee(item)
+
+    def _new(self, records: Iterable[LogRecord]) -> list[LogRecord]:
+        """Return what was not delivered before: a rebalance has all delivered again."""
+        found = []
+        for record in records:
+            if record.lsn.offset > self._newest:
+                self._newest = record.lsn.offset
+                found.append(record)
+        return found
 
     def _read_all(self, records: Sequence[LogRecord]) -> list[Item]:
         return [self._read(record) for record in records]
