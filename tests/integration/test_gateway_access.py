@@ -149,6 +149,7 @@ def test_without_a_key_that_counts_there_is_no_answer(
     assert httpx.get(f"{world.url}/v1/models").status_code == 401
     assert httpx.get(f"{world.url}/healthz").status_code == 200
     assert httpx.get(f"{world.url}/readyz").status_code == 200
+    assert httpx.head(f"{world.url}/readyz").status_code == 200
     assert not upstream.received
     wait_until(lambda: len(reads_of(world, ACCESS_NAMESPACE)) >= before + 6)
     refusals = reads_of(world, ACCESS_NAMESPACE)

@@ -39,6 +39,13 @@ FLUSH_S: Final = 1.0
 _CHALLENGE: Final[tuple[Header, ...]] = (
     (b"www-authenticate", b'Bearer realm="cachemind"'),
 )
+_OPEN: Final = frozenset(
+    surface.http.partition(" ")[2]
+    for surface in OPERATIONS.values()
+    if surface.http and not surface.known
+)
+"""Paths that are answered to anybody, whatever the method: balancers ask by HEAD."""
+
 _RETRY: Final[tuple[Header, ...]] = ((b"retry-after", b"1"),)
 
 
@@ -82,10 +89,11 @@ class Guard:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, if its caller may ask for it."""
-        operation = http_operation(scope["method"], scope["path"])
-        if operation is not None and not OPERATIONS[operation].known:
-            await self._routes.operate(scope["path"], send)
+        path: str = scope["path"]
+        if path in _OPEN:
+            await self._routes.operate(path, send)
             return
+        operation = http_operation(scope["method"], path)
         try:
             parts = await self._let_in(operation, scope, send)
             if parts is None:
