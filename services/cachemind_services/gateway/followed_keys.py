@@ -16,12 +16,17 @@ from cachemind_services.gateway.shared import Shared
 
 _LOG: Final = logging.getLogger("cachemind.gateway")
 _EMPTY: Final = KeyBook.of(0, ())
+_OLDER: Final = "the store shows an older key book; the newer one that was seen counts"
+
+LOG_NS: Final = 5_000_000_000
+"""How long the log may take to say where it ends, before what is here has to do."""
 
 
 class FollowedKeys:
     """Knows the keys that count; `on_change` is called when they are others.
 
-    A book that cannot be read holds no key.
+    A book that cannot be read holds no key. An older one than was seen does not count:
+    a store that is rebuilt shows keys that were revoked since.
     """
 
     def __init__(self, shared: Shared, on_change: Callable[[], None]) -> None:
@@ -31,14 +36,28 @@ class FollowedKeys:
             shared.follower(home), ACCESS_NAMESPACE, self._freshened
         )
         self._on_change = on_change
+        self._clock = shared.deps.clock
+        self._since_ns = self._clock.now_ns()
         self._text: str | None = None
+        self._known = False
+        self._newest = 0
         self.book = _EMPTY
         self.problem: str | None = None
 
     @property
     def known(self) -> bool:
-        """Return whether the keys were read at all."""
-        return self._text is not None
+        """Return whether the keys are those of now, as far as anybody can tell.
+
+        The store of a host that was away is behind, and may hold keys that were
+        revoked since. Where the log is away too, what is here has to do.
+        """
+        if not self._known and self._text is not None:
+            goal = self._follower.goal
+            if goal is not None:
+                self._known = self._follower.applied >= goal
+            else:
+                self._known = self._clock.now_ns() - self._since_ns >= LOG_NS
+        return self._known
 
     def not_ready(self) -> list[str]:
         """Return why this worker should get no traffic yet; empty once it should."""
@@ -63,9 +82,16 @@ class FollowedKeys:
             return
         self._text = text
         try:
-            self.book, self.problem = KeyBook.parse(text), None
+            book = KeyBook.parse(text)
         except InvalidEvent as error:
             self.book = _EMPTY
             self.problem = f"the key book cannot be read, no key counts: {error}"
             _LOG.error("%s", self.problem)
+            self._on_change()
+            return
+        if book.revision < self._newest:
+            self.problem = _OLDER
+            _LOG.warning("%s", self.problem)
+            return
+        self.book, self.problem, self._newest = book, None, book.revision
         self._on_change()

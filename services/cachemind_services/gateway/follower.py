@@ -49,6 +49,11 @@ class Follower:
         return self._line.problem
 
     @property
+    def goal(self) -> Offset | None:
+        """Return the log's last record as it first answered, None before it did."""
+        return self._line.goal
+
+    @property
     def not_ready(self) -> str | None:
         """Return why this worker is not caught up with the log, None once it is."""
         return self._line.not_ready

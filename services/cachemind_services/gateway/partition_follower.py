@@ -81,6 +81,11 @@ class PartitionFollower:
         self.problem: str | None = "the store was not read yet"
 
     @property
+    def goal(self) -> Offset | None:
+        """Return the log's last record as it first answered, None before it did."""
+        return self._goal
+
+    @property
     def not_ready(self) -> str | None:
         """Return why this worker is not caught up with the log, None once it is.
 
