@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -345,6 +347,20 @@ def test_a_broker_that_was_away_is_taken_up_again(
 
 
 def test_sigterm_while_the_broker_is_away_ends_in_time(
+    start_broker: StartBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    with signed_log(broker, topic_prefix, tmp_path) as log:
+        log.add_first_keys()
+        signer = log.start()
+        log.append_some(100)
+        log.wait_signed()
+        os.kill(broker.pid, signal.SIGKILL)
+        assert signer.stop(10) == 0
+
+
+@pytest.mark.slow  # for the second start of Kafka
+def test_what_sigterm_ended_while_the_broker_was_away_goes_on_afterwards(
     start_broker: StartBroker, topic_prefix: str, tmp_path: Path
 ) -> None:
     broker = start_broker()
