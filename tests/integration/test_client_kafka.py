@@ -133,6 +133,11 @@ def test_a_topic_that_is_not_there_is_named(host: CliHost, make: Make) -> None:
         cache.lookup(MODEL, says("?"), timeout_s=1.0)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [CacheMind, pytest.param(AsyncCacheMind, marks=pytest.mark.slow)],
+    ids=["blocking", "async"],
+)
 def test_what_is_sent_again_is_done_once(
     host: CliHost, make: Make, desk: Answering
 ) -> None:

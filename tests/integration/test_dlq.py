@@ -178,7 +178,10 @@ def _home(key: str) -> Partition:
     return partition_of(key.encode(), PARTITIONS)
 
 
-@pytest.mark.parametrize("step", ["dlq.appended", "dlq.committed"])
+@pytest.mark.parametrize(
+    "step",
+    ["dlq.appended", pytest.param("dlq.committed", marks=pytest.mark.slow)],
+)
 def test_a_replay_that_is_killed_is_repeated_and_every_record_is_there_once(
     step: str, host: CliHost
 ) -> None:
@@ -191,6 +194,7 @@ def test_a_replay_that_is_killed_is_repeated_and_every_record_is_there_once(
     assert_once(host, 3)
 
 
+@pytest.mark.slow
 def test_two_who_replay_at_once_put_each_record_back_once(host: CliHost) -> None:
     dlq("list")
     bury(host, f"{host.prefix}.requests", 40)

@@ -134,7 +134,7 @@ def test_an_incompatible_schema_stops_the_start_and_nothing_is_written(
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(ours, id="ours"),
+        pytest.param(ours, id="ours", marks=pytest.mark.slow),
         pytest.param(
             real,
             id="apicurio",
