@@ -22,6 +22,7 @@ RULES: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = json.loads(
     (MODULE / "acls.json").read_text()
 )
 PREFIX: Final = "{prefix}"
+READER: Final = "cachemind-reader"
 PROCESSES: Final = ("gateway", "signer", "sink")
 
 
@@ -146,7 +147,7 @@ def test_groups_and_transactional_ids_are_those_of_the_program() -> None:
         for kind in ("group", "transactional_id")
         for rule in rules(kind, role)
     }
-    assert granted == wanted
+    assert granted == wanted | {READER}
 
 
 def test_the_names_that_are_made_from_parts_are_still_made_so() -> None:
@@ -163,5 +164,17 @@ def test_a_process_may_ask_which_cluster_it_is(role: str) -> None:
 
 
 def test_an_auditor_reads_and_does_nothing_else() -> None:
-    assert {rule["resource"] for rule in RULES["auditor"]} == {"topic"}
-    assert {op for rule in RULES["auditor"] for op in rule["operations"]} == {"read"}
+    topics_read = list(rules("topic", "auditor"))
+    assert {op for rule in topics_read for op in rule["operations"]} == {"read"}
+    assert [rule["name"] for rule in RULES["auditor"] if rule not in topics_read] == [
+        READER
+    ]
+
+
+@pytest.mark.parametrize("role", RULES)
+def test_who_reads_may_ask_where_the_group_of_readers_is(role: str) -> None:
+    # librdkafka asks for the coordinator of the group that it is made to name.
+    text = (ROOT / "streams/cachemind/adapters/kafka_config.py").read_text()
+    assert f'"group.id": "{READER}"' in text
+    found = [rule for rule in rules("group", role) if rule["name"] == READER]
+    assert [rule["operations"] for rule in found] == [["describe"]]

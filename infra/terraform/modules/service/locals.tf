@@ -48,10 +48,12 @@ locals {
 
   # What the processes beside a gateway share with it: the stores, and where they count.
   beside = {
-    CACHEMIND_DATA_KEYS_URL  = "s3://${var.buckets["data_keys"].name}"
-    CACHEMIND_PAYLOAD_KEY    = var.keys.uris["payload"]
-    CACHEMIND_SECRET_FILE    = "${local.home}/prompt-secret"
-    CACHEMIND_SNAPSHOT_URL   = "s3://${var.buckets["snapshots"].name}"
+    CACHEMIND_DATA_KEYS_URL = "s3://${var.buckets["data_keys"].name}"
+    CACHEMIND_PAYLOAD_KEY   = var.keys.uris["payload"]
+    CACHEMIND_SECRET_FILE   = "${local.home}/prompt-secret"
+    CACHEMIND_SNAPSHOT_URL  = "s3://${var.buckets["snapshots"].name}"
+    # Commands on Kafka may ask the model too.
+    CACHEMIND_UPSTREAM       = var.upstream_url
     PROMETHEUS_MULTIPROC_DIR = "${local.home}/metrics"
   }
 
@@ -66,7 +68,6 @@ locals {
           # Without keys, who gets here is the security groups' matter alone.
           CACHEMIND_INSECURE = tostring(!local.auth)
           CACHEMIND_PORT     = tostring(local.port)
-          CACHEMIND_UPSTREAM = var.upstream_url
           CACHEMIND_WORKERS  = tostring(var.gateway.workers)
         }
       }
