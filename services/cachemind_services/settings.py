@@ -216,10 +216,15 @@ class Settings:
     pkcs11_pin: str = _secret("of the HSM's token")
     pkcs11_pin_file: Path | None = _setting(path, None, "holds the token's PIN")
     payload_key: str = _setting(
-        text, "", "encrypt payloads: URI of the key that wraps the data keys"
+        text,
+        "",
+        "encrypt payloads, under keys that this one wraps: file:, pkcs11: or aws-kms:",
     )
     data_keys_url: str = _setting(
-        text, "", "where wrapped data keys are: a folder, s3://, ..; default in data"
+        text,
+        "",
+        "where wrapped data keys are, for all hosts of the log: a folder, s3://, gs:// "
+        "or az://; default data-keys/ in data-dir, for the embedded Kafka alone",
     )
     log_level: str = _setting(
         one_of("debug", "info", "warning", "error"), "info", "of our own log lines"
