@@ -356,6 +356,8 @@ def test_a_prefix_reaches_what_is_tagged_with_it_and_nothing_else(
     # Neither by meaning, nor as an answer stored on its behalf.
     assert ask(client(world, public), "What is then private in here?") == "miss"
     assert ask(client(world, public), "What is then private in here?") == "miss"
+    stored = [e for e in envelopes_of(world, SHOP) if isinstance(e.body, Stored)]
+    assert [each.principal for each in stored].count(ring.principal("public")) == 1
     for kind, value, status in (
         ("all", "", 403),
         ("tag", "private:x", 403),
