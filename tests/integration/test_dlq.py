@@ -18,10 +18,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from cachemind.adapters.kafka_writer import KafkaWriter
 from cachemind.agents.dead_letters import DeadLetters, Reason, Rejected
+from cachemind.codec.commands import encode_command
+from cachemind.core.cache_commands import Invalidate
+from cachemind.core.commands import Command
 from cachemind.core.dead_letter import REPLAY_OF
 from cachemind.core.partitioner import partition_of
+from cachemind.events import SelectorKind
 from cachemind.ports import LogRecord
-from cachemind.types import Lsn, Offset, Partition
+from cachemind.types import EventId, Lsn, Offset, Partition
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.cli.main import main
 from tests.integration.cli_host import CODEC, PARTITIONS, CliHost, cli_host
@@ -33,6 +37,13 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 HOME = partition_of(ALPHA.encode(), PARTITIONS)
 WORDS = "prompt 7"
+INVALIDATE = encode_command(
+    Command(
+        request_id=EventId(b"\x07" * 16),
+        namespace=ALPHA,
+        body=Invalidate(kind=SelectorKind.ALL),
+    )
+)
 
 
 @pytest.fixture
@@ -133,6 +144,25 @@ def test_a_command_that_could_not_be_answered_is_answered_after_its_replay(
         assert listed("--waiting") == []
         assert listed()[0]["replayed_by"].startswith("operator/")
         eventually(lambda: len(records(host, "later")) == 1, 60)
+
+
+def test_a_command_that_came_too_late_is_done_without_its_deadline(
+    host: CliHost,
+) -> None:
+    host.start()
+    host.wait(lambda: "live" in host.output())
+    host.append(stored(1), stored(2))
+    host.wait(lambda: host.state().version == 2)
+    with answering(host) as desk, client(host, ALPHA) as asker:
+        desk.start()
+        sent = asker.send(raw=INVALIDATE, headers={"deadline": b"1"})
+        eventually(lambda: len(records(host, "dlq")) == 1, 60)
+        (letter,) = listed("--reason", "expired")
+        said = json.loads(dlq("show", letter["id"], "--json").stdout)
+        assert {"name": "deadline", "value": "1"} in said["headers"]
+        dlq("replay", letter["id"], "--without-deadline")
+        assert asker.to(sent).kind == "Logged"
+        host.wait(lambda: host.state().entries == 0)
 
 
 def test_an_event_is_shown_without_its_words_and_folded_after_its_replay(

@@ -116,3 +116,4 @@ def test_what_another_wrote_is_no_dead_letter(
 
 def test_what_is_put_back_says_where_it_was() -> None:
     assert put_back(LETTER) == (*LETTER.headers, (REPLAY_OF, b"1@7"))
+    assert put_back(LETTER, ["reply-to", "x"]) == ((REPLAY_OF, b"1@7"),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -143,8 +143,10 @@ class Replaying:
             return found.replayed
         return self._done.get(found.letter.source)
 
-    def replay(self, found: Buried) -> tuple[Source, Lsn]:
-        """Return where the record is now, and where it was.
+    def replay(
+        self, found: Buried, without: Collection[str] = ()
+    ) -> tuple[Source, Lsn]:
+        """Return where the record was, and where it is now but for some headers.
 
         Raises: `InvalidRequest` for what is not ours to put back; `LogRejected`;
         `LogUnavailable`, and then whether it was put back is not known: open it anew.
@@ -155,7 +157,7 @@ class Replaying:
         self._check(found.at, letter)
         by = who_asks()
         try:
-            now = self._out.replay(letter, by, self._appended)
+            now = self._out.replay(letter, by, self._appended, without)
         except LogRejected:
             # Nothing was put back, so what was read still holds.
             self._out.take_over()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from cachemind.core.commands import Command
+from cachemind.core.commands import DEADLINE, Command
 from cachemind.errors import (
     CacheError,
     InvalidEvent,
@@ -57,6 +57,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     replay.add_argument("ids", metavar="ID", nargs="*", help="0@17, or 17")
     replay.add_argument("--all", action="store_true", help="all that are chosen below")
+    replay.add_argument(
+        "--without-deadline",
+        action="store_true",
+        help="let commands be done whose deadline has passed",
+    )
     replay.add_argument("--dry-run", action="store_true", help="only say which")
     replay.add_argument("--yes", action="store_true", help="do not ask")
     replay.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
@@ -125,18 +130,19 @@ def run_replay(arguments: argparse.Namespace) -> int:
         return EXIT_REFUSED
     with open_replaying(settings, arguments.failpoint) as desk:
         chosen = _named(desk.box, ids, arguments)
-        done = [_replayed(desk, each, as_json=arguments.json) for each in chosen]
+        done = [_replayed(desk, each, arguments) for each in chosen]
     return 0 if all(done) else EXIT_REFUSED
 
 
-def _replayed(desk: Replaying, found: Buried, *, as_json: bool) -> bool:
+def _replayed(desk: Replaying, found: Buried, arguments: argparse.Namespace) -> bool:
     """Return whether the record is on its topic again, now or from before."""
     note = desk.done_before(found)
     if note is not None:
         print(before(found, note), file=sys.stderr)
         return True
     try:
-        source, now = desk.replay(found)
+        without = (DEADLINE,) if arguments.without_deadline else ()
+        source, now = desk.replay(found, without)
     except (InvalidRequest, LogRejected) as error:
         print(printable(f"cachemind: {found.at}: refused: {error}"), file=sys.stderr)
         return False
@@ -151,7 +157,7 @@ def _replayed(desk: Replaying, found: Buried, *, as_json: bool) -> bool:
         "now_at": str(now),
     }
     told = f"{found.at}  {source.topic} {source.lsn} -> {now}"
-    print(json.dumps(shown) if as_json else printable(told), flush=True)
+    print(json.dumps(shown) if arguments.json else printable(told), flush=True)
     return True
 
 

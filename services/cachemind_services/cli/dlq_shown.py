@@ -10,7 +10,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from cachemind.codec.framing import schema_identity
-from cachemind.core.commands import CORRELATION_ID, REPLY_TO, TRACEPARENT, Command
+from cachemind.core.commands import (
+    CORRELATION_ID,
+    DEADLINE,
+    REPLY_TO,
+    TRACEPARENT,
+    Command,
+)
 from cachemind.core.dead_letter import REPLAY_OF, Letter, Replay
 from cachemind.errors import UndecodableRecord
 from cachemind.events import Envelope
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from cachemind_services.bootstrap.dlq import Buried
 
 ADDRESSED: Final = frozenset(
-    {REPLY_TO, CORRELATION_ID, TRACEPARENT, REPLAY_OF, "deadline"}
+    {REPLY_TO, CORRELATION_ID, TRACEPARENT, REPLAY_OF, DEADLINE}
 )
 """Headers that say where an answer goes and when. Others are shown on request only:
 a client may put a credential there."""

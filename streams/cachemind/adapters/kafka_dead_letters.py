@@ -7,7 +7,7 @@ after taking over is what was put back, whatever died in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from cachemind.adapters.kafka_config import Properties
@@ -38,9 +38,16 @@ class KafkaReplays:
         """
         self._writer.take_over()
 
-    def replay(self, letter: Letter, by: str, before_commit: Callable[[], None]) -> Lsn:
+    def replay(
+        self,
+        letter: Letter,
+        by: str,
+        before_commit: Callable[[], None],
+        without: Collection[str] = (),
+    ) -> Lsn:
         """Return where the record is now, once that and the note are committed.
 
+        Its headers named `without` are left out.
         Raises: `LogRejected`, and then nothing was; `LogUnavailable`, and then nothing
         was or, where its message says so, that is not known.
         """
@@ -49,7 +56,7 @@ class KafkaReplays:
             topic=topic,
             key=letter.key,
             value=letter.value,
-            headers=put_back(letter),
+            headers=put_back(letter, without),
             # Without a key Kafka would pick any partition.
             partition=lsn.partition if letter.key is None else None,
         )

@@ -17,7 +17,7 @@ from cachemind.client.arguments import (
     trace_of,
 )
 from cachemind.client.async_stream import AsyncStream
-from cachemind.client.http_calls import Credentials
+from cachemind.client.http_calls import Credentials, patient_s
 from cachemind.client.links import async_link
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Patience
@@ -175,10 +175,11 @@ class AsyncCacheMind:
     ) -> Receipts | None:
         """Return the receipts of a trace with their proofs, None where none is signed.
 
-        `wait_s` is how long to wait for that.
+        `wait_s` is how long to wait for that, within what the call may take.
         """
-        pages = Pages(trace_of(trace_id), wait_s)
-        await self._link.receipts(pages, self._limit(timeout_s))
+        limit_s = self._limit(timeout_s)
+        pages = Pages(trace_of(trace_id), min(wait_s, patient_s(limit_s)))
+        await self._link.receipts(pages, limit_s)
         return pages.receipts()
 
     def _limit(self, timeout_s: float | None) -> float:

@@ -16,7 +16,7 @@ from cachemind.client.arguments import (
     request_of,
     trace_of,
 )
-from cachemind.client.http_calls import Credentials
+from cachemind.client.http_calls import Credentials, patient_s
 from cachemind.client.links import sync_link
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Patience
@@ -181,10 +181,11 @@ class CacheMind:
     ) -> Receipts | None:
         """Return the receipts of a trace with their proofs, None where none is signed.
 
-        `wait_s` is how long to wait for that.
+        `wait_s` is how long to wait for that, within what the call may take.
         """
-        pages = Pages(trace_of(trace_id), wait_s)
-        self._link.receipts(pages, self._limit(timeout_s))
+        limit_s = self._limit(timeout_s)
+        pages = Pages(trace_of(trace_id), min(wait_s, patient_s(limit_s)))
+        self._link.receipts(pages, limit_s)
         return pages.receipts()
 
     def _limit(self, timeout_s: float | None) -> float:

@@ -9,7 +9,7 @@ own headers as ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,9 +91,13 @@ def replay_headers(replay: Replay) -> _Headers:
     )
 
 
-def put_back(letter: Letter) -> _Headers:
-    """Return the headers to put a letter's record back with: its own, and whence."""
-    return (*letter.headers, (REPLAY_OF, str(letter.source.lsn).encode()))
+def put_back(letter: Letter, without: Collection[str] = ()) -> _Headers:
+    """Return the headers to put a letter's record back with: its own, and whence.
+
+    Its own but for those named `without`, such as a deadline that has passed.
+    """
+    own = (each for each in letter.headers if each[0] not in without)
+    return (*own, (REPLAY_OF, str(letter.source.lsn).encode()))
 
 
 def read_dead_letter(
