@@ -12,7 +12,7 @@ from cachemind.core import entry_bytes
 from cachemind.core.access import Right, local
 from cachemind.core.admission import Admitted
 from cachemind.core.canonical import canonical
-from cachemind.core.completion import Json, JsonObject, check_completion
+from cachemind.core.completion import JsonObject
 from cachemind.core.digest import to_hex
 from cachemind.core.payloads import inspected
 from cachemind.core.state import Entry
@@ -22,7 +22,6 @@ from cachemind.errors import (
     LogError,
     LogRejected,
     LogUnavailable,
-    MalformedCompletion,
     PayloadUnreadable,
 )
 from cachemind.events import (
@@ -34,13 +33,22 @@ from cachemind.events import (
     Verdict,
 )
 from cachemind.types import HASH_BYTES, ID_BYTES, ExactKey, Lsn, TraceId
+from cachemind_services.gateway.admin_fields import (
+    HEX,
+    completion_of,
+    finish_reason,
+    hex_of,
+    object_body,
+    tags_of,
+    text_of,
+    ttl_ms_of,
+)
 from cachemind_services.gateway.admission import AdmissionDesk
 from cachemind_services.gateway.admitted import (
     principal_in,
     require_in,
     require_tags,
 )
-from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.follower import Follower
@@ -63,15 +71,18 @@ from cachemind_services.gateway.writes import Writes
 
 PREFIX: Final = "/v1/cachemind/"
 FOLD_WAIT_S: Final = 2.0
-_MOST_TAGS: Final = 64
-_LONGEST_TEXT: Final = 1024
-_RULE: Final = "put"
+_BY_HAND: Final = Evidence(
+    rule="put",
+    upstream_status=0,
+    streamed=False,
+    entropy_nats=None,
+    confidence_ratio=None,
+)
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 _UNREADABLE: Final = (
     "prefix cannot be used: the prompts of this namespace are encrypted, and what "
     "folds the log has no key; use key, tag, model, chunk, age or all"
 )
-_HEX: Final = frozenset("0123456789abcdef")
 
 
 class Admin:
@@ -172,7 +183,7 @@ class Admin:
         }
 
     async def _entry(self, text: str, scope: Scope, send: Send) -> None:
-        if len(text) != 2 * HASH_BYTES or not _HEX.issuperset(text):
+        if len(text) != 2 * HASH_BYTES or not HEX.issuperset(text):
             raise InvalidRequest("key", "must be 64 lower-case hex characters")
         key = ExactKey(bytes.fromhex(text))
         if scope.get("query_string"):
@@ -203,12 +214,12 @@ class Admin:
 
         Raises: `InvalidRequest`, `Forbidden`, `LogError`, `PayloadUnreadable`.
         """
-        tags = _tags(fields)
+        tags = tags_of(fields)
         require_tags(scope, Right.STORE, tags)
         call = self._understanding.call(
-            time.perf_counter(), scope, _object_body(fields, "request")
+            time.perf_counter(), scope, object_body(fields, "request")
         )
-        completion = _completion(fields, call)
+        completion = completion_of(fields, call)
         keys = call.keys
         if keys is None:
             raise InvalidRequest("request", "is too large to be stored")
@@ -220,19 +231,13 @@ class Admin:
             )
         if self._desk.full():
             raise InvalidRequest("namespace", "is full", status=413)
-        ttl_ms = _ttl_ms(fields, policy.default_ttl_ms, policy.max_ttl_ms)
+        ttl_ms = ttl_ms_of(fields, policy.default_ttl_ms, policy.max_ttl_ms)
         if ttl_ms > policy.default_ttl_ms:
             require_in(scope, Right.TTL_OVERRIDE, self._deps.settings.namespace)
         decision = Admitted(
             ttl_ms=ttl_ms,
-            evidence=Evidence(
-                rule=_RULE,
-                upstream_status=0,
-                streamed=False,
-                entropy_nats=None,
-                confidence_ratio=None,
-            ),
-            finish_reason=_finish_reason(completion),
+            evidence=_BY_HAND,
+            finish_reason=finish_reason(completion),
         )
         vector = await self._desk.vector(keys.prompt)
         stored = self._desk.event(call, keys, decision, response, vector, tags)
@@ -257,7 +262,7 @@ class Admin:
 
         Raises: `InvalidRequest`, `Forbidden`, `LogError`.
         """
-        kind = _text(fields, "kind")
+        kind = text_of(fields, "kind")
         if kind not in list(SelectorKind):
             raise InvalidRequest("kind", "must be one of " + ", ".join(SelectorKind))
         if kind == SelectorKind.PREFIX and self._deps.payloads.encrypted:
@@ -265,8 +270,8 @@ class Admin:
         try:
             event = Invalidated(
                 kind=SelectorKind(kind),
-                value=_text(fields, "value", ""),
-                reason=_text(fields, "reason", ""),
+                value=text_of(fields, "value", ""),
+                reason=text_of(fields, "reason", ""),
             )
         except InvalidEvent as error:
             raise InvalidRequest(error.field, error.problem) from error
@@ -281,12 +286,12 @@ class Admin:
 
         Raises: `InvalidRequest`, `Forbidden`, `LogError`.
         """
-        verdict = _text(fields, "verdict")
+        verdict = text_of(fields, "verdict")
         if verdict not in list(Verdict):
             raise InvalidRequest("verdict", "must be one of " + ", ".join(Verdict))
         event = Feedback(
-            matched_key=ExactKey(_hex(fields, "key", HASH_BYTES)),
-            served_trace_id=TraceId(_hex(fields, "trace_id", ID_BYTES)),
+            matched_key=ExactKey(hex_of(fields, "key", HASH_BYTES)),
+            served_trace_id=TraceId(hex_of(fields, "trace_id", ID_BYTES)),
             verdict=Verdict(verdict),
         )
         await self._past_the_fence()
@@ -333,69 +338,3 @@ def shown(entry: Entry) -> dict[str, object]:
         "response_hash": entry.response_hash.hex(),
         "response": orjson.Fragment(entry.response),
     }
-
-
-def _object_body(fields: JsonObject, name: str) -> bytes:
-    value = fields.get(name)
-    if not isinstance(value, dict):
-        raise InvalidRequest(name, "must be an object")
-    return orjson.dumps(value)
-
-
-def _completion(fields: JsonObject, call: Call) -> JsonObject:
-    completion = fields.get("response")
-    if not isinstance(completion, dict):
-        raise InvalidRequest("response", "must be an object")
-    try:
-        check_completion(completion)
-    except MalformedCompletion as error:
-        raise InvalidRequest("response", error.reason) from error
-    choices = completion["choices"]
-    if call.keys is not None and isinstance(choices, list):
-        wanted = call.keys.request.n
-        if len(choices) != wanted:
-            raise InvalidRequest("response.choices", f"must be {wanted}, as n says")
-    return completion
-
-
-def _finish_reason(completion: JsonObject) -> str:
-    choices = completion["choices"]
-    first = choices[0] if isinstance(choices, list) else None
-    return str(first["finish_reason"]) if isinstance(first, dict) else ""
-
-
-def _ttl_ms(fields: JsonObject, default_ms: int, most_ms: int) -> int:
-    ttl_s = fields.get("ttl_s")
-    if ttl_s is None:
-        return min(default_ms, most_ms)
-    if type(ttl_s) is not int or ttl_s < 1:
-        raise InvalidRequest("ttl_s", "must be whole seconds above 0")
-    return min(ttl_s * 1_000, most_ms)
-
-
-def _tags(fields: JsonObject) -> tuple[str, ...]:
-    tags = fields.get("tags")
-    if tags is None:
-        return ()
-    if not isinstance(tags, list) or len(tags) > _MOST_TAGS:
-        raise InvalidRequest("tags", f"must be a list of at most {_MOST_TAGS}")
-    return tuple(_checked(f"tags[{index}]", tag) for index, tag in enumerate(tags))
-
-
-def _hex(fields: JsonObject, name: str, size: int) -> bytes:
-    text = _text(fields, name)
-    if len(text) != 2 * size or not _HEX.issuperset(text):
-        raise InvalidRequest(name, f"must be {2 * size} lower-case hex characters")
-    return bytes.fromhex(text)
-
-
-def _text(fields: JsonObject, name: str, default: str | None = None) -> str:
-    return _checked(name, fields.get(name, default))
-
-
-def _checked(name: str, value: Json) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise InvalidRequest(
-            name, f"must be a string of at most {_LONGEST_TEXT} characters"
-        )
-    return value

@@ -117,3 +117,8 @@ def key_of(call: Call) -> ExactKey:
     if call.keys is not None:
         return call.keys.exact_key
     return ExactKey(sha256(call.body).digest())
+
+
+def may_stream(call: Call) -> bool:
+    """Return whether the answer may be a stream; of a body not parsed nobody knows."""
+    return call.keys is None or call.keys.request.stream

@@ -30,6 +30,7 @@ from cachemind_services.gateway.call import (
     Call,
     elapsed_s,
     key_of,
+    may_stream,
 )
 from cachemind_services.gateway.deps import (
     GatewayDeps,
@@ -123,7 +124,7 @@ class ChatHandler:
             return
         except ClientGone:
             return
-        if call.admitted is None or not _may_stream(call):
+        if call.admitted is None or not may_stream(call):
             await self._answer(call, receive, send)
             return
         call.admitted.meter.begin_stream()
@@ -395,8 +396,3 @@ class ChatHandler:
             response_hash=None if served is None else served.response_hash,
             reason=look.reason,
         )
-
-
-def _may_stream(call: Call) -> bool:
-    """Return whether the answer may be a stream; of a body not parsed nobody knows."""
-    return call.keys is None or call.keys.request.stream
