@@ -253,7 +253,12 @@ def _until_answered(load: Load) -> None:
         for record in _records(load.servers, "cachemind.requests")
     )
     assert arrived.total() >= len(load.sent) + load.twice
-    eventually(lambda: (load.poll(), _count(load) >= arrived.total())[1], 120)
+
+    def all_came() -> bool:
+        load.poll()
+        return _count(load) >= arrived.total()
+
+    eventually(all_came, 120)
     assert Counter({one: len(got) for one, got in load.answers.items()}) == arrived
 
 
