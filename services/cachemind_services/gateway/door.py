@@ -31,7 +31,7 @@ from cachemind_services.gateway.deps import Access
 from cachemind_services.gateway.followed_keys import FollowedKeys
 from cachemind_services.gateway.http_io import Header, Scope
 from cachemind_services.gateway.identity import CREDENTIAL_FIELDS, SECRET_FIELDS
-from cachemind_services.gateway.limits import Meters
+from cachemind_services.gateway.limits import Meter, Meters
 from cachemind_services.gateway.shared import Shared
 
 KNOWN_NS: Final = 1_000_000_000
@@ -69,7 +69,7 @@ class Door:
         known_as, now_ns = tuple(deciding), self._clock.now_ns()
         admitted = self._known.get(known_as)
         if admitted is None or now_ns >= admitted.until_ns:
-            admitted = await self._identified(known_as, now_ns)
+            admitted = await self._identified(scope, known_as, now_ns)
         passing += admitted.upstream
         scope["headers"] = passing
         tell_admitted(scope, admitted)
@@ -95,29 +95,29 @@ class Door:
                 raise Forbidden(right)
         return namespace
 
-    async def _identified(self, deciding: tuple[Header, ...], now_ns: int) -> Admitted:
+    async def _identified(
+        self, scope: Scope, deciding: tuple[Header, ...], now_ns: int
+    ) -> Admitted:
         book = self.keys.book
         caller = await authenticated(deciding, book, self._access.tokens, now_ns)
         found = presented(deciding)
         if caller is None or found is None:
             self._known.pop(deciding, None)
             raise Unauthenticated
-        namespace = _namespace(caller, deciding)
         until_ns = now_ns + KNOWN_NS
         key = book.keys.get(caller.credential_id) if found.is_key else None
         if key is not None and key.expires_ms is not None:
             until_ns = min(until_ns, key.expires_ms * 1_000_000)
-        completes = OPERATIONS[Operation.COMPLETE].right
-        admitted = Admitted(
-            may_complete=_may(caller, completes, namespace),
-            # What upstream answers has no tag, so it would be outside of any prefix.
-            may_store=not caller.prefixes and _may(caller, Right.STORE, namespace),
-            caller=caller,
-            namespace=namespace,
-            upstream=self._for_upstream(namespace, deciding, found),
-            meter=self._meters.of(caller.credential_id, now_ns),
-            until_ns=until_ns,
-        )
+        meter = self._meters.of(caller.credential_id, now_ns)
+        try:
+            namespace = _namespace(caller, deciding)
+        except (Forbidden, InvalidRequest):
+            # Known, and nowhere: so it is said who was refused, and counted.
+            tell_admitted(scope, _admitted(caller, None, (), meter, now_ns))
+            meter.request(now_ns)
+            raise
+        upstream = self._for_upstream(namespace, deciding, found)
+        admitted = _admitted(caller, namespace, upstream, meter, until_ns)
         if book is self.keys.book:  # the issuer may have been asked meanwhile
             self._remember(deciding, admitted)
         return admitted
@@ -148,6 +148,26 @@ class Door:
         held = self._access.upstream.get(namespace, ())
         names = {name for name, _ in held}
         return (*(pair for pair in own if pair[0] not in names), *held)
+
+
+def _admitted(
+    caller: Caller,
+    namespace: Namespace | None,
+    upstream: tuple[Header, ...],
+    meter: Meter,
+    until_ns: int,
+) -> Admitted:
+    completes = OPERATIONS[Operation.COMPLETE].right
+    return Admitted(
+        caller=caller,
+        namespace=namespace,
+        upstream=upstream,
+        meter=meter,
+        until_ns=until_ns,
+        may_complete=_may(caller, completes, namespace),
+        # What upstream answers has no tag, so it would be outside of any prefix.
+        may_store=not caller.prefixes and _may(caller, Right.STORE, namespace),
+    )
 
 
 def _may(caller: Caller, right: Right | None, namespace: Namespace | None) -> bool:
