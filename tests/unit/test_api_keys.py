@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -242,6 +244,14 @@ books = st.builds(
 @given(books)
 def test_a_book_reads_back_as_it_was_written(found: KeyBook) -> None:
     assert KeyBook.parse(found.render()) == found
+
+
+def test_a_book_is_written_as_the_document_of_the_wire_format_shows() -> None:
+    path = Path(__file__).parents[2] / "schemas" / "README.md"
+    shown = re.findall(r"^```json\n(.*?)\n```$", path.read_text("utf-8"), re.M | re.S)
+    (text,) = (one for one in shown if '"digest"' in one)
+    key = made("Abcdefg2", role=Role.CACHE_READER, created_ms=0, not_before_ms=0)
+    assert KeyBook.of(1, [key]).render() == text.replace("<64 hex>", key.digest)
 
 
 def test_no_policy_is_a_book_without_keys() -> None:
