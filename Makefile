@@ -18,7 +18,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint format bench bench-rollback bench-audit \
+.PHONY: help venv demo test test-slow lint format bench bench-rollback bench-audit bench-kafka \
     vectors wheel infra constraints clean
 
 help:
@@ -65,6 +65,10 @@ bench-rollback: $(READY)
 bench-audit: $(READY)
 	$(BIN)/python -m tests.bench.bench_audit
 	$(BIN)/python -m tests.bench.bench_audit_path
+
+# Look-ups over Kafka beside HTTP, one process that answers and then three.
+bench-kafka: $(READY)
+	$(BIN)/python -m tests.bench.bench_kafka
 
 # Known-answer files: made again, they must not change.
 vectors: $(READY)

@@ -57,7 +57,7 @@ def parse_wrk(report: str) -> Load:
 
 
 def _percentile(report: str, name: str) -> float:
-    found = re.search(rf"^\s+{name}\s+([\d.]+)(us|ms|s|m)$", report, re.MULTILINE)
+    found = re.search(rf"^\s+{name}\s+([\d.]+)(us|ms|s|m) *$", report, re.MULTILINE)
     if found is None:
         raise ValueError(f"no {name} in the report")
     return float(found[1]) * _UNIT_MS[found[2]]
