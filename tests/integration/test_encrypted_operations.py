@@ -171,7 +171,8 @@ def _exports(host: CliHost, keyless: CliHost, tmp_path: Path) -> None:
 
 def _differs(host: CliHost, keyless: CliHost) -> None:
     for seen_by, marked in ((host, True), (keyless, False)):
-        told = lines(seen_by, "replay", "diff", "--json")
+        assert MARKER not in str(lines(seen_by, "replay", "diff", "--json"))
+        told = lines(seen_by, "replay", "diff", "--json", "--bodies")
         kinds = sorted(change["change"] for change in told)
         assert kinds == ["added", "changed", "removed"]
         assert (MARKER in str(told)) is marked
