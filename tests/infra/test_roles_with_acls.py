@@ -1,0 +1,268 @@
+"""Each role at work with the rights that acls.json gives its account, and no others.
+
+A real broker that asks who one is, the ACLs as the task `topics` applies them, and the
+program's own processes, each under its role's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from cachemind.core.topics import Mode, topics
+from cachemind_services.broker import EmbeddedBroker, storage
+from cachemind_services.broker.server_config import Ports, server_properties
+from cachemind_services.broker.sockets import free_port
+from infra.terraform.container.apply_topics import apply, plan_in
+from tests.bench.running import wait_for
+from tests.integration.requests_host import Client
+from tests.integration.serving import eventually
+from tests.integration.test_kafka_security import SECRET, Properties, login
+from tests.upstreams import ScriptedUpstream, served
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT: Final = Path(__file__).parents[2]
+RULES: Final[Mapping[str, list[dict[str, object]]]] = json.loads(
+    (ROOT / "infra/terraform/modules/topics/acls.json").read_text()
+)
+ADMIN: Final = "topics"
+USERS: Final = (*RULES, ADMIN)
+PARTITIONS: Final = 2
+READY_S: Final = 120.0
+WAIT_S: Final = 20.0
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A broker's two addresses: where anybody may do all, and where none is nobody."""
+    port = free_port()
+    users = " ".join(f'user_{name}="{SECRET}"' for name in USERS)
+
+    def secured(log_dir: Path, ports: Ports) -> str:
+        plain = f"PLAINTEXT://127.0.0.1:{ports.broker}"
+        return server_properties(log_dir, ports) + (
+            f"listeners={plain},CONTROLLER://127.0.0.1:{ports.controller},"
+            f"CLIENT://127.0.0.1:{port}\n"
+            f"advertised.listeners={plain},CLIENT://127.0.0.1:{port}\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,"
+            "CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT\n"
+            "inter.broker.listener.name=PLAINTEXT\n"
+            "listener.name.client.sasl.enabled.mechanisms=PLAIN\n"
+            "listener.name.client.plain.sasl.jaas.config="
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f"{users};\n"
+            "authorizer.class.name="
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+            f"super.users=User:ANONYMOUS;User:{ADMIN}\n"
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "server_properties", secured)
+        with EmbeddedBroker(tmp_path_factory.mktemp("secured")) as broker:
+            yield str(broker.bootstrap_servers), f"127.0.0.1:{port}"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A log with its rules, and how the roles' processes are started on it."""
+
+    plain: str
+    servers: str
+    prefix: str
+    folder: Path
+    upstream: str
+    port: int
+
+    def kafka(self, role: str) -> Properties:
+        return login(self.servers, role)
+
+    def environ(self, role: str) -> dict[str, str]:
+        task = self.folder / role
+        task.mkdir(exist_ok=True)
+        return {
+            **{k: v for k, v in os.environ.items() if not k.startswith("CACHEMIND_")},
+            "CACHEMIND_AUDIT_MODE": "true",
+            "CACHEMIND_DATA_DIR": str(task),
+            "CACHEMIND_ENCODER": "off",
+            "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS": self.servers,
+            "CACHEMIND_KAFKA_SASL_MECHANISM": "PLAIN",
+            "CACHEMIND_KAFKA_SASL_PASSWORD": SECRET,
+            "CACHEMIND_KAFKA_SASL_USERNAME": role,
+            "CACHEMIND_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "CACHEMIND_PARTITIONS": str(PARTITIONS),
+            "CACHEMIND_PORT": str(self.port),
+            "CACHEMIND_SINK_DIR": str(self.folder / "sealed"),
+            "CACHEMIND_SINK_FILE_S": "1",
+            "CACHEMIND_SNAPSHOT_URL": str(self.folder / "snapshots"),
+            "CACHEMIND_TOPIC_PREFIX": self.prefix,
+            "CACHEMIND_UPSTREAM": self.upstream,
+            **({} if role == "gateway" else {"CACHEMIND_LOG_DIR": self.log_dir}),
+        }
+
+    @property
+    def log_dir(self) -> str:
+        return str(self.folder / "audit")
+
+    def run(self, role: str, *words: str) -> str:
+        """Run a command in a role's name; return what it printed."""
+        done = subprocess.run(
+            self._argv(words),
+            env=self.environ(role),
+            capture_output=True,
+            text=True,
+            timeout=READY_S,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        # What may fail without being fatal is only said.
+        assert "AUTHORIZATION" not in done.stderr.upper(), (words, done.stderr)
+        return done.stdout
+
+    def start(self, role: str, command: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._argv([command]), env=self.environ(role))
+
+    def _argv(self, words: list[str] | tuple[str, ...]) -> list[str]:
+        return [str(Path(sys.executable).with_name("cachemind")), *words]
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+@pytest.fixture
+def installation(
+    brokers: tuple[str, str], topic_prefix: str, tmp_path: Path
+) -> Iterator[Installation]:
+    plain, servers = brokers
+    document = json.dumps(
+        {
+            "topics": [
+                {
+                    "name": spec.name,
+                    "partitions": spec.partitions,
+                    "replication_factor": spec.replication_factor,
+                    "settings": spec.settings(),
+                }
+                for spec in topics(PARTITIONS, Mode.DEVELOPMENT, topic_prefix).all()
+            ],
+            "acls": [
+                rule | {"principal": f"User:{role}", "name": name}
+                for role, rules in RULES.items()
+                for rule in rules
+                for name in [str(rule["name"]).replace("{prefix}", topic_prefix)]
+            ],
+        }
+    )
+    list(apply(login(servers, ADMIN), plan_in(document)))
+    with served(ScriptedUpstream()) as upstream:
+        yield Installation(
+            plain=plain,
+            servers=servers,
+            prefix=topic_prefix,
+            folder=tmp_path,
+            upstream=upstream,
+            port=free_port(),
+        )
+
+
+PROCESSES: Final = (
+    ("gateway", "materializer"),
+    ("gateway", "receipts"),
+    ("gateway", "requests"),
+    ("gateway", "gateway"),
+    ("signer", "signer"),
+    ("sink", "sink"),
+)
+
+
+def test_every_role_does_its_work_with_its_own_rights(
+    installation: Installation,
+) -> None:
+    here = installation
+    here.run("ceremony", "audit", "keys", "init")
+    with ExitStack() as stops:
+        running = {}
+        for role, command in PROCESSES:
+            running[command] = here.start(role, command)
+            stops.callback(running[command].wait, WAIT_S)
+            stops.callback(running[command].terminate)
+        wait_for(here.url("/readyz"), READY_S)
+
+        # The gateway, its materializer, and the index of receipts beside them.
+        first = chat(here, "one")
+        assert first["x-cachemind-outcome"] == "miss"
+        eventually(lambda: chat(here, "one")["x-cachemind-outcome"] == "hit_exact")
+        trace = first["x-cachemind-trace"]
+        eventually(lambda: receipt_is_there(here, trace), READY_S)
+
+        # Snapshots, a rollback to one (a transaction of the operator), a replay.
+        here.run("gateway", "snapshot", "create", "--name", "before", "--ship")
+        assert chat(here, "two")["x-cachemind-outcome"] == "miss"
+        here.run("gateway", "rollback", "--to-snapshot", "before", "--reason", "test")
+        here.run("gateway", "replay", "--to-version", "1", "export")
+
+        # Kafka-native clients: a command, its answer in one transaction.
+        with closing(Client(here.plain, here.prefix, "default")) as client:
+            answer = client.ask(to_version=1, dry_run=True, reason="test")
+        assert answer.kind != "Refused", answer
+
+        # The sink seals; the auditor reads topics and nothing else.
+        sealed = here.folder / "sealed"
+        eventually(lambda: any(sealed.rglob("*.json")), READY_S)
+        keys = str(here.folder / "audit" / "keys.json")
+        here.run("auditor", "audit", "verify", "--keys", keys, "--against-wal")
+        here.run("ceremony", "audit", "keys", "list")
+        assert [name for name, one in running.items() if one.poll() is not None] == []
+
+
+def chat(here: Installation, text: str) -> Mapping[str, str]:
+    question = {
+        "model": "m",
+        "temperature": 0,
+        "messages": [{"role": "user", "content": text}],
+    }
+    url = here.url("/v1/chat/completions")
+    return httpx.post(url, json=question, timeout=30).raise_for_status().headers
+
+
+def receipt_is_there(here: Installation, trace: str) -> bool:
+    return httpx.get(here.url(f"/v1/receipts/{trace}"), timeout=30).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("role", "topic"),
+    [
+        ("gateway", "audit"),
+        ("gateway", "audit.cuts"),
+        ("gateway", "requests"),
+        ("signer", "wal"),
+        ("sink", "audit"),
+        ("sink", "wal"),
+        ("auditor", "wal"),
+        ("auditor", "audit"),
+        ("ceremony", "audit.cuts"),
+    ],
+)
+def test_a_role_may_not_write_what_is_anothers(
+    installation: Installation, role: str, topic: str
+) -> None:
+    # Without idempotence, whose own right would be asked for first.
+    producer = Producer({**installation.kafka(role), "enable.idempotence": False})
+    codes: list[int] = []
+    producer.produce(
+        f"{installation.prefix}.{topic}",
+        b"v",
+        on_delivery=lambda error, _: codes.append(error.code() if error else 0),
+    )
+    assert producer.flush(WAIT_S) == 0
+    assert codes == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
