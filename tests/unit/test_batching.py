@@ -21,6 +21,7 @@ from cachemind.agents.outbox import MOST_REPLY_BYTES, OutboxTopics
 from cachemind.agents.own_thread import OwnThread
 from cachemind.codec.codec import Codec
 from cachemind.codec.commands import decode_reply, encode_command
+from cachemind.core.access import ACCESS_NAMESPACE
 from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
@@ -492,6 +493,9 @@ async def test_what_may_be_tried_again_is_not_remembered(cluster: Cluster) -> No
         ),
         pytest.param(
             replace(record(1), key=b"other"), b"invalid_request", id="other-key"
+        ),
+        pytest.param(
+            record(1, namespace=ACCESS_NAMESPACE), b"invalid_request", id="reserved"
         ),
     ],
 )

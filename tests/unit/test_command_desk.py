@@ -43,13 +43,14 @@ from cachemind.ports import LogWriter, UpstreamRequest, UpstreamResponse
 from cachemind.ports.commands import Asked
 from cachemind.types import EventId, Namespace, Offset, Partition, TraceId
 from cachemind_services.gateway.command_desk import CommandDesk, DeskPorts
-from cachemind_services.gateway.deps import GatewayDeps, OnWalFailure
+from cachemind_services.gateway.deps import Access, GatewayDeps, OnWalFailure
 from cachemind_services.gateway.held_upstream import HeldUpstream, Said
 from cachemind_services.gateway.metrics import GatewayMetrics
 from tests.gateways import NAMESPACE, PARTITIONS, SETTINGS, Fold
 from tests.upstreams import completion
 
 OTHER = Namespace("other")
+KEYED = Namespace("keyed")
 HOME = Partition(partition_of(NAMESPACE.encode(), PARTITIONS))
 
 
@@ -170,6 +171,7 @@ async def world(memory: tuple[MemoryLog, Fold]) -> AsyncIterator[World]:
                 Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
             },
             metrics=GatewayMetrics(),
+            access=Access(upstream={KEYED: ((b"authorization", b"Bearer held"),)}),
         )
 
     def of(deps: GatewayDeps, namespace: Namespace) -> GatewayDeps:
@@ -336,6 +338,19 @@ async def test_the_same_id_in_two_namespaces_is_two_commands(world: World) -> No
     assert len(messages) == 2
     look = await world.one(Lookup(request=chat("hello")), Namespace("third"))
     assert answered(look).outcome is Outcome.MISS
+
+
+async def test_upstream_is_told_what_is_held_for_the_namespace_alone(
+    world: World,
+) -> None:
+    await world.one(Complete(request=chat("a")))
+    await world.one(Complete(request=chat("a")), KEYED)
+    fields = [dict(request.headers) for request in world.model.asked]
+    assert [one.get(b"authorization") for one in fields] == [None, b"Bearer held"]
+    answer = json.dumps(completion(json.loads(chat("b")), "by hand")).encode()
+    await world.one(Put(request=chat("b"), response=answer), KEYED)
+    hit = await world.one(Lookup(request=chat("b")), KEYED)
+    assert answered(hit).outcome is Outcome.HIT_EXACT
 
 
 async def test_upstream_away_is_a_problem_and_its_errors_are_passed_on(

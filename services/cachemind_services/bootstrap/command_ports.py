@@ -40,6 +40,9 @@ from cachemind_services.bootstrap.log import (
 )
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.payloads import OpenPayloads, open_payloads
+from cachemind_services.bootstrap.upstream_credentials import (
+    read_upstream_credentials,
+)
 from cachemind_services.settings import Settings
 
 
@@ -58,6 +61,7 @@ class CommandPorts:
         self._ends = log_ends(
             KafkaReader(kafka, wal, request_s=WAIT_S), settings.partitions
         )
+        self._credentials = read_upstream_credentials(settings.upstream_credentials)
         self.upstream: Upstream = _NoUpstream()
         if settings.upstream:
             self.upstream = HttpUpstream(settings.upstream, upstream_timeouts(settings))
@@ -79,6 +83,7 @@ class CommandPorts:
             past=_no_past,
             payloads=opened.payloads,
             payload_keys=opened.keys,
+            upstream_credentials=self._credentials,
         )
 
     def payloads(self, namespace: Namespace) -> OpenPayloads:

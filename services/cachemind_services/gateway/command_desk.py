@@ -45,7 +45,7 @@ from cachemind_services.gateway.command_terms import (
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.flight_key import flight_key, not_captured
 from cachemind_services.gateway.held_upstream import Held, ask, hear_only
-from cachemind_services.gateway.http_io import Header, Scope
+from cachemind_services.gateway.http_io import Header
 from cachemind_services.gateway.in_process import heard, post
 from cachemind_services.gateway.parts import Parts
 from cachemind_services.gateway.routes import CHAT_PATH
@@ -179,7 +179,7 @@ class CommandDesk:
     async def _ask(self, asked: Asked, foreseen: _Foreseen) -> None:
         try:
             parts = await self._parts(asked.command.namespace)
-            call = _call(parts, asked)
+            call = self._call(parts, asked)
         except InvalidRequest:
             return  # as it will be answered
         except LogUnavailable:
@@ -275,7 +275,7 @@ class CommandDesk:
                 body, lsn = answer.body, answer.lsn
                 version = max(answer.version, version)
             else:
-                body, lsn = await _written(parts, asked)
+                body, lsn = await _written(parts, asked, self._fields(asked))
         except InvalidRequest as error:
             body = problem_of_request(error)
         except LogRejected as error:
@@ -291,8 +291,24 @@ class CommandDesk:
             version=version,
         )
 
+    def _call(self, parts: Parts, asked: Asked) -> Call:
+        """Return a look-up as the gateway understands it. Raises: `InvalidRequest`."""
+        body = asked.command.body
+        assert isinstance(body, Lookup | Complete)  # noqa: S101 - nothing else looks up
+        scope = post(CHAT_PATH, [*controls(body), *self._fields(asked)])
+        return parts.understanding.call(time.perf_counter(), scope, body.request)
+
+    def _fields(self, asked: Asked) -> list[Header]:
+        """Return the trace, and what upstream is told on the namespace's behalf.
+
+        Where nobody is asked who asks, nothing is told: as over HTTP.
+        """
+        access = None if self._shared is None else self._shared.deps.access
+        held = {} if access is None else access.upstream
+        return [*_traced(asked), *held.get(asked.command.namespace, ())]
+
     async def _looked_up(self, parts: Parts, asked: Asked) -> Told:
-        call = _call(parts, asked)
+        call = self._call(parts, asked)
         if _streams(call):
             raise InvalidRequest("request.stream", _STREAM)
         is_lookup = isinstance(asked.command.body, Lookup)
@@ -300,10 +316,12 @@ class CommandDesk:
         return told(await heard(parts.chat.handle, call.scope, call.body))
 
 
-async def _written(parts: Parts, asked: Asked) -> tuple[PutDone | Logged, Lsn]:
+async def _written(
+    parts: Parts, asked: Asked, fields: Sequence[Header]
+) -> tuple[PutDone | Logged, Lsn]:
     """Do what changes something. Raises: `InvalidRequest`, `LogError`."""
     admin, body = parts.admin, asked.command.body
-    scope = post(PREFIX, _traced(asked))
+    scope = post(PREFIX, fields)
     if isinstance(body, Put):
         lsn, stored = await admin.put(scope, put_fields(body))
         done = PutDone(
@@ -313,8 +331,8 @@ async def _written(parts: Parts, asked: Asked) -> tuple[PutDone | Logged, Lsn]:
         )
         return done, lsn
     if isinstance(body, Invalidate):
-        fields = {"kind": body.kind, "value": body.value, "reason": body.reason}
-        return Logged(), await admin.invalidate(scope, {**fields})
+        chosen = {"kind": body.kind, "value": body.value, "reason": body.reason}
+        return Logged(), await admin.invalidate(scope, {**chosen})
     if isinstance(body, Feedback):
         judged = {
             "key": body.matched_key.hex(),
@@ -323,19 +341,6 @@ async def _written(parts: Parts, asked: Asked) -> tuple[PutDone | Logged, Lsn]:
         }
         return Logged(), await admin.feedback(scope, {**judged})
     raise TypeError(f"not for this desk: {type(body).__name__}")
-
-
-def _call(parts: Parts, asked: Asked) -> Call:
-    """Return a look-up as the gateway understands it. Raises: `InvalidRequest`."""
-    body = asked.command.body
-    assert isinstance(body, Lookup | Complete)  # noqa: S101 - nothing else looks up
-    return parts.understanding.call(
-        time.perf_counter(), _scope(asked, body), body.request
-    )
-
-
-def _scope(asked: Asked, body: Lookup | Complete) -> Scope:
-    return post(CHAT_PATH, [*controls(body), *_traced(asked)])
 
 
 def _traced(asked: Asked) -> list[Header]:

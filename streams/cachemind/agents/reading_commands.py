@@ -7,6 +7,7 @@ from typing import Final
 
 from cachemind.agents.dead_letters import Reason, Rejected
 from cachemind.codec.command_framing import Framing, SingleObjectFraming
+from cachemind.core.access import is_reserved
 from cachemind.core.commands import Address, Command, address_of
 from cachemind.errors import (
     CacheError,
@@ -46,6 +47,10 @@ def read_command(
         command = framing.decode(record.value)
         if record.key != command.namespace.encode():
             raise InvalidEvent("key", "is not the namespace of the command")
+        if is_reserved(command.namespace):
+            # Its events are keys and policies: whoever may send commands may not
+            # write it, nor roll a revocation back.
+            raise InvalidEvent("namespace", "is the installation's own")
     except InvalidEvent as error:
         raise Unanswerable(record, Reason.INVALID_REQUEST, str(error)) from error
     except UndecodableRecord as error:
