@@ -85,7 +85,7 @@ INFRA_TESTS := $(addprefix tests/infra/test_,policies_enforced.py refusals.py \
 
 infra: $(READY) $(CHECKOV)/ready
 	infra/terraform/check.sh $(abspath $(BIN)/python $(CHECKOV)/bin/checkov)
-	$(BIN)/pytest -m slow $(INFRA_TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow $(INFRA_TESTS)
 
 $(CHECKOV)/ready: $(READY) infra/terraform/checkov.txt
 	$(BIN)/python -m venv $(CHECKOV)
