@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,18 +14,13 @@ from cachemind.client import (
     CallFailed,
     Conflict,
     Control,
-    NoCache,
     NotAllowed,
     NotAuthenticated,
-    NotFound,
-    NotValid,
     Patience,
     RollbackGoal,
     RollbackState,
     Selector,
-    StreamCut,
     TooMany,
-    Unavailable,
 )
 from cachemind.core.access import Role
 from cachemind.core.token_bucket import Rate
@@ -34,18 +28,12 @@ from cachemind.events import Feedback, Invalidated, Outcome, RolledBack, Stored,
 from cachemind_services.gateway.deps import Access
 from cachemind_services.gateway.limits import Limits
 from tests.access_host import KeyRing, wait_for_key
-from tests.bench.running import free_port
 from tests.client_bench import Asked, asked
 from tests.gateways import World, folded, gateway
 from tests.upstreams import (
-    Received,
     ScriptedUpstream,
-    Send,
     completion,
-    piece,
     served,
-    sse,
-    start,
     wait_until,
 )
 
@@ -292,146 +280,3 @@ def too_many(ask: Callable[[], object]) -> TooMany:
         except TooMany as error:
             return error
     raise AssertionError("nobody was held back")
-
-
-# ---- what goes wrong ----------------------------------------------------------------
-
-
-def test_nobody_there_is_unavailable_and_was_asked_in_vain(make: Make) -> None:
-    with asked(make, f"http://127.0.0.1:{free_port()}", patience=QUICK) as cache:
-        with pytest.raises(Unavailable) as raised:
-            cache.complete(MODEL, says("ten?"))
-        assert raised.value.sent is False
-
-
-def test_a_gateway_that_hangs_is_given_up_in_time(make: Make) -> None:
-    with (
-        served(_silent) as url,
-        asked(make, url, patience=QUICK) as cache,
-    ):
-        for ask in (cache.complete, cache.lookup):
-            began = time.monotonic()
-            with pytest.raises(Unavailable) as raised:
-                ask(MODEL, says("ten?"), timeout_s=0.5)
-            assert raised.value.sent is True
-            assert time.monotonic() - began < 3
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "body", "error", "sent"),
-    [
-        (503, {"retry-after": "0"}, b'{"error":{"message":"x"}}', Unavailable, False),
-        (500, {}, b"oops", Unavailable, True),
-        (404, {}, b'{"error":{"message":"x","code":"not_found"}}', NotFound, None),
-        (422, {}, b'{"error":{"message":"x","param":"kind"}}', NotValid, None),
-        (302, {"location": "http://127.0.0.1:1/"}, b"", NoCache, None),
-        (200, {}, b"{}", NoCache, None),
-        (200, {"x-cachemind-outcome": "miss"}, b"<html>", NoCache, None),
-    ],
-)
-def test_an_answer_that_is_none_says_what_it_is(
-    make: Make,
-    status: int,
-    headers: dict[str, str],
-    body: bytes,
-    error: type[CallFailed],
-    sent: bool | None,
-) -> None:
-    server = Canned(status, headers, body)
-    with served(server) as url, asked(make, url, patience=QUICK) as cache:
-        with pytest.raises(error) as raised:
-            cache.complete(MODEL, says("ten?"))
-        if isinstance(raised.value, Unavailable):
-            assert raised.value.sent is sent
-        # Only what was surely not begun is begun again.
-        assert server.calls == (3 if sent is False else 1)
-        with pytest.raises(error):
-            cache.stream(MODEL, says("ten?"))
-
-
-def test_what_may_be_done_twice_is_tried_again_and_feedback_is_not(
-    make: Make,
-) -> None:
-    server = Canned(500, {}, b"")
-    with served(server) as url, asked(make, url, patience=QUICK) as cache:
-        with pytest.raises(Unavailable):
-            cache.put(MODEL, says("ten?"), "10")
-        assert server.calls == 3
-        with pytest.raises(Unavailable):
-            cache.feedback("ab" * 32, "cd" * 16, right=True)
-        assert server.calls == 4
-
-
-def test_a_rollback_that_is_sent_again_has_the_same_id(make: Make) -> None:
-    server = Canned(500, {}, b"")
-    with (
-        served(server) as url,
-        asked(make, url, patience=QUICK) as cache,
-        pytest.raises(Unavailable),
-    ):
-        cache.rollback(RollbackGoal(to_version=1))
-    assert len(server.queries) == 3
-    assert len(set(server.queries)) == 1
-    assert b"rollback_id=" in server.queries[0]
-
-
-@pytest.mark.parametrize("how", ["cut", "error", "noise"])
-def test_a_stream_that_breaks_off_is_no_answer(
-    world: World, cache: Asked, upstream: ScriptedUpstream, how: str
-) -> None:
-    upstream.behaviour = breaking(how)
-    with pytest.raises(StreamCut):
-        cache.stream(MODEL, says(f"{how}?"))
-
-
-def breaking(how: str) -> Callable[[Received, Send], Any]:
-    async def behave(received: Received, send: Send) -> None:
-        frames = sse(completion(received.json), include_usage=False)
-        await start(send, 200, b"text/event-stream")
-        for frame in frames[:3]:
-            await piece(send, frame)
-        if how == "error":
-            await piece(send, b'data: {"error":{"message":"x"}}\n\n')
-        if how == "noise":
-            await piece(send, b"data: {noise\n\n")
-        await piece(send, b"", more=False)
-
-    return behave
-
-
-def test_an_upstream_that_never_streams_is_taken_whole(
-    cache: Asked, upstream: ScriptedUpstream
-) -> None:
-    async def whole(received: Received, send: Send) -> None:
-        await start(send, 200, b"application/json")
-        answer = completion({**received.json, "stream": False})
-        await piece(send, json.dumps(answer).encode(), more=False)
-
-    upstream.behaviour = whole
-    _, parts, answer = cache.stream(MODEL, says("eleven?"))
-    assert "".join(part.text for part in parts) == upstream_text("eleven?")
-    assert answer.text == upstream_text("eleven?")
-
-
-class Canned:
-    """An ASGI app that answers everything the same, or nothing at all."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self._status = status
-        self._headers = [(n.encode(), v.encode()) for n, v in headers.items()]
-        self._body = body
-        self.calls = 0
-        self.queries: list[bytes] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        self.calls += 1
-        self.queries.append(scope["query_string"])
-        await start(send, self._status, b"application/json", self._headers)
-        await piece(send, self._body, more=False)
-
-
-async def _silent(scope: Any, receive: Any, send: Send) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -197,23 +197,7 @@ def test_a_client_of_the_registry_is_answered_in_its_own_framing(
         desk.start()
         topic = f"{topic_prefix}.requests"
         eventually(lambda: f"{topic_prefix}.replies-value" in registry.subjects, 60)
-        known = confluent.get_latest_version(f"{topic}-value").schema
-        serialise = AvroSerializer(confluent, known.schema_str)
-        field = SerializationContext(topic, MessageField.VALUE)
-        request = b'{"model":"m","messages":[{"role":"user","content":"?"}]}'
-        lookup = {
-            "request": request,
-            "cache_control": "",
-            "mode": "",
-            "threshold": None,
-        }
-        value = {
-            "request_id": uuid.uuid4().bytes,
-            "namespace": ALPHA,
-            "body": ("cachemind.v1.Lookup", lookup),
-        }
-        raw = serialise(value, field)
-        assert raw is not None
+        raw, request_id = look_up_by_confluent(confluent, topic)
         sent = asker.send(raw=raw)
         eventually(lambda: len(records(host, "replies")) == 1, 60)
         (reply,) = records(host, "replies")
@@ -223,13 +207,32 @@ def test_a_client_of_the_registry_is_answered_in_its_own_framing(
             registry.url, f"{topic_prefix}.replies", [reply.value]
         )
         assert told["body"]["outcome"] == "miss"
-        assert told["request_id"] == value["request_id"]
+        assert told["request_id"] == request_id
         # Who asks by the fingerprint is answered by the fingerprint.
         second = asker.send(to_version=0)
         eventually(lambda: len(records(host, "replies")) == 2, 60)
         by_id = {one.key.decode(): one.value for one in records(host, "replies")}
         assert by_id[sent][:1] == b"\x00"
         assert by_id[second][:2] == b"\xc3\x01"
+
+
+def look_up_by_confluent(
+    confluent: SchemaRegistryClient, topic: str
+) -> tuple[bytes, bytes]:
+    """Return a command as Confluent's own serialiser writes it, and its id."""
+    known = confluent.get_latest_version(f"{topic}-value").schema
+    serialise = AvroSerializer(confluent, known.schema_str)
+    request = b'{"model":"m","messages":[{"role":"user","content":"?"}]}'
+    asked = {"request": request, "cache_control": "", "mode": "", "threshold": None}
+    request_id = uuid.uuid4().bytes
+    value = {
+        "request_id": request_id,
+        "namespace": ALPHA,
+        "body": ("cachemind.v1.Lookup", asked),
+    }
+    raw = serialise(value, SerializationContext(topic, MessageField.VALUE))
+    assert raw is not None
+    return raw, request_id
 
 
 def append(host: CliHost, codec: Codec, count: int) -> None:

@@ -106,29 +106,21 @@ class KafkaLink:
             if error is not None:
                 self._fail(correlation_id, _failure(error))
 
+        headers: list[tuple[str, str | bytes | None]] = [
+            (REPLY_TO, self._place.replies.encode()),
+            (CORRELATION_ID, correlation_id),
+            (DEADLINE, str(int(deadline_s * _MS_PER_S)).encode()),
+        ]
         try:
             opened.producer.produce(
                 self._place.requests,
                 encode_command(command),
                 command.namespace.encode(),
-                headers=[
-                    (REPLY_TO, self._place.replies.encode()),
-                    (CORRELATION_ID, correlation_id),
-                    (DEADLINE, str(int(deadline_s * _MS_PER_S)).encode()),
-                ],
+                headers=headers,
                 on_delivery=delivered,
             )
-        except BufferError:
-            self._fail(
-                correlation_id, Unavailable("the queue to Kafka is full", sent=False)
-            )
-        except KafkaException as error:
-            self._fail(correlation_id, _failure(kafka_error(error)))
-        except RuntimeError:
-            # How confluent-kafka says that the producer was closed meanwhile.
-            self._fail(
-                correlation_id, Unavailable("the connection was lost", sent=False)
-            )
+        except (BufferError, KafkaException, RuntimeError) as error:
+            self._fail(correlation_id, _unsent(error))
         return future
 
     @property
@@ -253,6 +245,17 @@ def _failure(error: KafkaError) -> CallFailed:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return NotValid("the request is too large", status=413, field="body")
     return Unavailable(f"Kafka did not take the command: {error.str()}")
+
+
+def _unsent(error: BufferError | KafkaException | RuntimeError) -> CallFailed:
+    match error:
+        case KafkaException():
+            return _failure(kafka_error(error))
+        case BufferError():
+            return Unavailable("the queue to Kafka is full", sent=False)
+        case _:
+            # How confluent-kafka says that the producer was closed meanwhile.
+            return Unavailable("the connection was lost", sent=False)
 
 
 def now_s() -> float:
