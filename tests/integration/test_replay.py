@@ -41,16 +41,19 @@ MODEL = "the-model"
 GOOD, BAD = "42, as ever", "poison"
 
 
-def asked(prompt: str) -> bytes:
-    return json.dumps(
-        {"model": MODEL, "messages": [{"role": "user", "content": prompt}]}
-    ).encode()
+def asked(prompt: str, **parameters: float) -> bytes:
+    messages = [{"role": "user", "content": prompt}]
+    return json.dumps({"model": MODEL, "messages": messages, **parameters}).encode()
 
 
-def answered(prompt: str, answer: str) -> Stored:
-    """Return what a gateway stores for `prompt`."""
-    tenant = Tenants(SECRET, ALPHA, shared=False).of({})
-    keys = derive_keys(parse_chat(asked(prompt)), ALPHA, tenant, NO_ENCODER)
+def answered(
+    prompt: str, answer: str, credential: str = "", **parameters: float
+) -> Stored:
+    """Return what a gateway stores for `prompt` of a caller with `credential`."""
+    sent = {b"authorization": credential.encode()} if credential else {}
+    tenant = Tenants(SECRET, ALPHA, shared=False).of(sent)
+    body = asked(prompt, **parameters)
+    keys = derive_keys(parse_chat(body), ALPHA, tenant, NO_ENCODER)
     message = {"role": "assistant", "content": answer}
     response = json.dumps(
         {
@@ -131,6 +134,26 @@ def test_a_version_is_replayed_queried_exported_compared(
     _replay_left_no_trace(host)
 
 
+def test_what_was_asked_with_parameters_and_a_credential_is_found(
+    host: CliHost, tmp_path: Path
+) -> None:
+    host.append(answered("mine?", GOOD, "Bearer sk-mine", temperature=0.5))
+    host.append(answered("mine?", BAD, "Bearer sk-mine", temperature=0.5))
+    host.wait_folded()
+    host.run("replay", "--to-version", "1")
+    request = tmp_path / "request.json"
+    # As an application sends it: that it wants a stream makes no other entry.
+    request.write_bytes(asked("mine?", temperature=0.5, stream=True))
+    whole = ("replay", "query", "--request", str(request))
+    assert host.run(*whole, "--api-key", "sk-mine").stdout.strip() == GOOD
+    for words in (whole, (*whole, "--api-key", "sk-other")):
+        assert "nothing was cached" in host.run(*words, code=1).stderr
+    request.write_text('{"model": "m", "messages": 7}')
+    assert "messages" in host.run(*whole, code=1).stderr
+    both = host.run(*whole, "a prompt", code=2)
+    assert "not both" in both.stderr
+
+
 def _exports(host: CliHost, tmp_path: Path) -> None:
     lines = host.run("replay", "export").stdout.splitlines()
     exported = [json.loads(line) for line in lines]
@@ -143,7 +166,10 @@ def _exports(host: CliHost, tmp_path: Path) -> None:
 
 
 def _differs(host: CliHost) -> None:
-    lines = host.run("replay", "diff", "--json").stdout.splitlines()
+    hidden = host.run("replay", "diff", "--json").stdout
+    assert GOOD not in hidden
+    assert BAD not in hidden
+    lines = host.run("replay", "diff", "--json", "--bodies").stdout.splitlines()
     changes = [json.loads(line) for line in lines]
     kinds = sorted(change["change"] for change in changes)
     assert kinds == ["added", "added", "changed", "removed"]

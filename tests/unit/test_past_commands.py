@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from cachemind.core.delta import EntryChange
+from cachemind.events import Body
 from cachemind.types import Offset, Partition, Version
+from cachemind_services.cli.describe import describe, line
 from cachemind_services.cli.main import main, parser
 from cachemind_services.cli.replay_shown import bar, change_line, change_row
 from cachemind_services.cli.snapshot import render
+from tests.fold_cases import envelope, key, lsn, read, reads, stored
 from tests.vectors.make_state import ENTRY
 
 ZERO = Partition(0)
@@ -92,23 +95,63 @@ def test_a_bar_says_how_much_is_done(began: int, at: int, end: int, shown: str) 
 
 def test_a_change_shows_each_field_old_and_new() -> None:
     after = replace(ENTRY, version=Version(9), response=b"poison", tags=("a", "b"))
-    told = change_row(EntryChange(ENTRY.exact_key, ENTRY, after))
+    told = change_row(EntryChange(ENTRY.exact_key, ENTRY, after), bodies=True)
     assert told["change"] == "changed"
     assert told["fields"]["version"] == [ENTRY.version, 9]
     assert told["fields"]["response"] == [ENTRY.response.decode(), "poison"]
     assert told["fields"]["tags"][1] == ["a", "b"]
     lines = change_line(told).splitlines()
-    assert lines[0] == f"~ {ENTRY.exact_key.hex()[:16]}"
+    assert lines[0] == f"~ {ENTRY.exact_key.hex()}"
     assert f"    version: {ENTRY.version} -> 9" in lines
+
+
+def test_what_people_wrote_is_named_where_it_differs_and_not_shown() -> None:
+    after = replace(
+        ENTRY, version=Version(9), prompt="a secret", response=b"poison", embedding=None
+    )
+    told = change_row(EntryChange(ENTRY.exact_key, ENTRY, after), bodies=False)
+    assert told["fields"] == {"version": [ENTRY.version, 9]}
+    assert told["hidden"] == ["prompt", "embedding", "response"]
+    for word in ("a secret", "poison", str(ENTRY.prompt), ENTRY.response.decode()):
+        assert word not in change_line(told)
+    assert change_line(told).splitlines()[-1] == (
+        "    prompt, embedding, response: differ, see --bodies"
+    )
 
 
 @pytest.mark.parametrize("word", ["added", "removed"])
 def test_an_entry_that_came_or_went_is_one_line(word: str) -> None:
     sides = (None, ENTRY) if word == "added" else (ENTRY, None)
-    told = change_row(EntryChange(ENTRY.exact_key, *sides))
+    told = change_row(EntryChange(ENTRY.exact_key, *sides), bodies=True)
     assert told["change"] == word
     mark = "+" if word == "added" else "-"
-    assert change_line(told).startswith(f"{mark} {ENTRY.exact_key.hex()[:16]}  ver")
+    assert change_line(told).startswith(f"{mark} {ENTRY.exact_key.hex()}  ver")
+    assert change_line(told).endswith(repr(ENTRY.prompt))
+    hidden = change_row(EntryChange(ENTRY.exact_key, *sides), bodies=False)
+    assert "prompt" not in hidden
+    assert str(ENTRY.prompt) not in change_line(hidden)
+
+
+def test_a_key_that_no_header_can_hold_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["get", "p", "--model", "m", "--api-key", "sk-\n1"]) == 2
+    assert "--api-key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "body", [stored("a"), reads(read("a"))], ids=["stored", "reads"]
+)
+def test_the_line_of_an_event_has_the_key_that_other_commands_take(body: Body) -> None:
+    shown = describe(envelope(body), lsn(0), bodies=False)
+    assert f"key={key('a').hex()}" in line(shown)
+
+
+def test_the_line_of_an_event_shortens_other_hashes() -> None:
+    event = stored("a")
+    shown = describe(envelope(event), lsn(0), bodies=False)
+    assert event.context_key.hex()[:16] in line(shown)
+    assert event.context_key.hex() not in line(shown)
 
 
 def test_a_snapshot_is_one_line_of_what_matters() -> None:

@@ -97,10 +97,10 @@ CHANGES: dict[str, Any] = {
 
 def test_a_difference_has_a_mark_an_entry_and_names_the_fields() -> None:
     assert list(diff.render(CHANGES)) == [
-        "+ aaaaaaaaaaaaaaaa  model=m  version=3  response_hash=cccccccccccccccc",
-        "- bbbbbbbbbbbbbbbb  model=m  version=4",
+        f"+ {'aa' * 32}  model=m  version=3  response_hash=cccccccccccccccc",
+        f"- {'bb' * 32}  model=m  version=4",
         '    response: {"id": "x"}',
-        "~ dddddddddddddddd  stored_at_ns, response, response_hash",
+        f"~ {'dd' * 32}  stored_at_ns, response, response_hash",
         f"    stored_at: {moment(1_000_000_000)} -> {moment(2_000_000_000)}",
         "    response_hash: eeeeeeeeeeeeeeee -> ffffffffffffffff",
         "... and 2 more, see --limit",

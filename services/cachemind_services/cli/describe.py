@@ -15,6 +15,8 @@ HIDDEN: Final = frozenset({"prompt", "response", "embedding", "parameters"})
 """Fields that hold what people wrote or were told; shown only on request."""
 
 _SHORT_HEX: Final = 16
+_WHOLE: Final = frozenset({"exact_key", "matched_key", "value"})
+"""Keys are what other commands take, so they are printed whole; `value` may be one."""
 
 
 def describe(envelope: Envelope, lsn: Lsn, *, bodies: bool) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def line(shown: Mapping[str, Any]) -> str:
         words = ", ".join(_read(item) for item in body["items"])
     else:
         words = " ".join(
-            f"{name}={_short(value)}"
+            f"{name}={value if name in _WHOLE else _short(value)}"
             for name, value in body.items()
             if value not in (None, "", [], {}) and not isinstance(value, dict)
         )
@@ -62,7 +64,7 @@ def _read(item: Mapping[str, Any]) -> str:
     similarity = item["similarity"]
     near = "" if similarity is None else f" {similarity:.3f}"
     reason = f" ({item['reason']})" if item["reason"] else ""
-    return f"{item['outcome']}{near} key={_short(item['exact_key'])}{reason}"
+    return f"{item['outcome']}{near} key={item['exact_key']}{reason}"
 
 
 def _short(value: object) -> str:

@@ -13,7 +13,7 @@ from cachemind_services.cli.http import add_client, call
 from cachemind_services.cli.versions import require_version
 
 MARKS: Final = {"restored": "+", "removed": "-", "changed": "~"}
-_KEY_CHARS: Final = 16
+_HASH_CHARS: Final = 16
 _LONGEST: Final = 400
 
 
@@ -74,7 +74,8 @@ def counts_line(found: Mapping[str, Any]) -> str:
 def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of one entry."""
     shown = change["after"] or change["before"]
-    head = f"{MARKS[change['change']]} {change['key'][:_KEY_CHARS]}"
+    # The whole key: it is what `replay query --key` and `invalidate --key` take.
+    head = f"{MARKS[change['change']]} {change['key']}"
     if not change["fields"]:
         about = ("model", "version", "finish_reason", "response_hash", "prompt")
         words = [f"{name}={_short(shown[name])}" for name in about if name in shown]
@@ -99,7 +100,7 @@ def _value(name: str, value: object) -> str:
 
 def _short(value: object) -> str:
     text = str(value)
-    return text[:_KEY_CHARS] if len(text) == 64 else text
+    return text[:_HASH_CHARS] if len(text) == 64 else text
 
 
 def _text(value: object) -> str:

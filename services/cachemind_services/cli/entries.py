@@ -19,11 +19,11 @@ GATEWAY_TIMEOUT: Final = 504
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the three parsers."""
     get = commands.add_parser("get", help="look a prompt up, never asking upstream")
-    _add_request(get)
+    add_request(get)
     add_client(get)
     get.set_defaults(run=run_get)
     put = commands.add_parser("put", help="store an answer for a prompt")
-    _add_request(put)
+    add_request(put)
     put.add_argument(
         "--answer", required=True, help="the answer; - reads it from stdin"
     )
@@ -43,7 +43,7 @@ def run_get(arguments: argparse.Namespace) -> int:
         arguments,
         "POST",
         "/v1/chat/completions",
-        _request(arguments),
+        request_of(arguments),
         {"cache-control": "only-if-cached"},
     ).expect(200, GATEWAY_TIMEOUT)
     hit = answer.status != GATEWAY_TIMEOUT
@@ -60,7 +60,7 @@ def run_get(arguments: argparse.Namespace) -> int:
 def run_put(arguments: argparse.Namespace) -> int:
     """Store an answer and print where it is on the log."""
     text = sys.stdin.read() if arguments.answer == "-" else arguments.answer
-    request = _request(arguments)
+    request = request_of(arguments)
     body: dict[str, Any] = {
         "request": request,
         "response": _completion(request["model"], text),
@@ -93,14 +93,22 @@ def seconds(name: str, text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
-def _add_request(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", nargs="?", help="the user's message")
-    parser.add_argument("--model", help="as the application names it")
-    parser.add_argument("--system", help="the system prompt")
-    parser.add_argument("--request", type=Path, help="a whole request as a JSON file")
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add what says which request is meant: a prompt and a model, or a whole one."""
+    # Defaults are written out: a parser may suppress those that are not.
+    parser.add_argument("prompt", nargs="?", default=None, help="the user's message")
+    parser.add_argument("--model", default=None, help="as the application names it")
+    parser.add_argument("--system", default=None, help="the system prompt")
+    parser.add_argument(
+        "--request", type=Path, default=None, help="a whole request as a JSON file"
+    )
 
 
-def _request(arguments: argparse.Namespace) -> dict[str, Any]:
+def request_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the request that is meant, never as a stream.
+
+    Raises: `InvalidRequest` naming the argument.
+    """
     if arguments.request is not None:
         if arguments.prompt is not None:
             raise InvalidRequest("PROMPT", "give it or --request, not both")

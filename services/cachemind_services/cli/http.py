@@ -50,11 +50,7 @@ class Answer:
 def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> None:
     """Add the flags that say where the gateway is and who asks, and `more` settings."""
     add_gateway(parser)
-    parser.add_argument(
-        "--api-key",
-        default="",
-        help="upstream's, sent as Bearer as the application does",
-    )
+    add_api_key(parser)
     parser.add_argument(
         "--in-namespace",
         metavar="NAME",
@@ -62,6 +58,23 @@ def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> N
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser, (*CLIENT, *more))
+
+
+def add_api_key(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for upstream's key, whose caller's entries are its own."""
+    parser.add_argument(
+        "--api-key",
+        default="",
+        help="upstream's, sent as Bearer as the application does",
+    )
+
+
+def upstream_key(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Return the field that an application sends. Raises: `InvalidSetting`."""
+    key: str = arguments.api_key
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidSetting("--api-key", "holds what no header field can")
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +100,7 @@ def call(
     connection = _connect(arguments, settings)
     sent = {"content-type": "application/json", **(headers or {})}
     sent |= _credential(arguments, settings)
-    if arguments.api_key:
-        sent["authorization"] = f"Bearer {arguments.api_key}"
+    sent |= upstream_key(arguments)
     payload = None if body is None else json.dumps(body).encode()
     try:
         connection.request(method, target, payload, sent)

@@ -17,6 +17,8 @@ from cachemind.core.payloads import Payloads, inspected, opened_change
 from cachemind.errors import InvalidRequest
 from cachemind.ports import StoreInspector
 from cachemind.types import HASH_BYTES, ExactKey, Namespace, Version
+from cachemind_services.cli.entries import GATEWAY_TIMEOUT, add_request, request_of
+from cachemind_services.cli.http import Answer, add_api_key, upstream_key
 from cachemind_services.cli.options import LOG, add_settings, settings_from
 from cachemind_services.cli.replay_shown import (
     change_line,
@@ -37,6 +39,7 @@ _READING: Final = (
     "encoder",
     "similarity_threshold",
     "embed_deadline_ms",
+    "share_across_credentials",
     "payload_key",
     "data_keys_url",
 )
@@ -53,18 +56,23 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     replay.set_defaults(run=run)
     actions = replay.add_subparsers(dest="action", metavar="ACTION")
     query = _action(actions, "query", "what was answered then")
-    query.add_argument("prompt", nargs="?", default=None, help="the user's message")
-    query.add_argument("--model", default=None, help="as the application names it")
-    query.add_argument("--system", default=None, help="the system prompt")
+    add_request(query)
+    add_api_key(query)
     query.add_argument(
-        "--key", default=None, help="exact key, 64 hex characters, in place of both"
+        "--key", default=None, help="exact key, 64 hex characters, in place of all that"
     )
     export = _action(actions, "export", "write every entry of the namespace")
     export.add_argument("--format", choices=("jsonl", "avro"), default="jsonl")
     export.add_argument(
         "--output", type=Path, default=None, help="file; default standard output"
     )
-    _action(actions, "diff", "what has changed from then until now")
+    diff = _action(actions, "diff", "what has changed from then until now")
+    diff.add_argument(
+        "--bodies",
+        action="store_true",
+        default=False,
+        help="show prompts, responses, vectors too",
+    )
     _action(actions, "forget", "remove the replay from this host")
     serve = _action(actions, "serve", "a gateway as of then, that changes nothing")
     serve.add_argument("--host", default=None, help="address to bind")
@@ -127,26 +135,23 @@ def _query(arguments: argparse.Namespace, settings: Settings, replay: Replay) ->
     """Print the entry or the answer that was cached then. Exit 1 where none was."""
     if arguments.key is not None:
         return _query_key(settings, replay, _key(arguments.key))
-    if not arguments.prompt or not arguments.model:
-        raise InvalidRequest("PROMPT", "give a prompt and --model, or --key")
+    request = request_of(arguments)
     # Imported here: it brings the encoder.
     from cachemind_services.gateway.replay_worker import look_up
 
-    messages = [{"role": "user", "content": arguments.prompt}]
-    if arguments.system is not None:
-        messages.insert(0, {"role": "system", "content": arguments.system})
-    request = {"model": arguments.model, "messages": messages}
-    status, headers, body = look_up(settings, replay, request)
+    status, headers, body = look_up(settings, replay, request, upstream_key(arguments))
+    found = Answer(status=status, headers=headers, body=body)
+    found.expect(200, GATEWAY_TIMEOUT)
     told = {
         name.removeprefix("x-cachemind-"): value
         for name, value in headers.items()
         if name.startswith("x-cachemind-") or name == "age"
     }
     print("  ".join(f"{k}={v}" for k, v in told.items()), file=sys.stderr)
-    if status != 200:
+    if status == GATEWAY_TIMEOUT:
         print(f"cachemind: nothing was cached for that ({status})", file=sys.stderr)
         return 1
-    answer = json.loads(body)
+    answer = found.json()
     if arguments.json:
         print(json.dumps({**told, "response": answer}, ensure_ascii=False))
     else:
@@ -194,7 +199,8 @@ def _diff(arguments: argparse.Namespace, settings: Settings, replay: Replay) -> 
         live = opened.enter_context(open_inspectors(settings, None))[partition]
         live.catch_up()
         for change in changes(then.entries(namespace), live.entries(namespace)):
-            told = change_row(opened_change(payloads, change))
+            opened_now = opened_change(payloads, change)
+            told = change_row(opened_now, bodies=arguments.bodies)
             counts[str(told["change"])] += 1
             print(json.dumps(told) if arguments.json else change_line(told))
     summary = ", ".join(f"{count} {word}" for word, count in counts.items())

@@ -13,6 +13,7 @@ from cachemind.core.delta import EntryChange
 from cachemind.core.entry_diff import changed_fields
 from cachemind.core.state import Entry, NamespaceState
 from cachemind.types import Offset, Partition
+from cachemind_services.cli.describe import HIDDEN
 
 BAR_CHARS: Final = 30
 REDRAW_S: Final = 0.1
@@ -30,30 +31,35 @@ def state_row(state: NamespaceState) -> dict[str, object]:
     }
 
 
-def change_row(change: EntryChange) -> dict[str, Any]:
-    """Return what became of one entry since then: each changed field, old and new."""
+def change_row(change: EntryChange, *, bodies: bool) -> dict[str, Any]:
+    """Return what became of one entry since then: each changed field, old and new.
+
+    What people wrote or were told only with `bodies`; such a field is still named
+    where it differs, under `hidden`.
+    """
     word = "added" if change.before is None else "removed"
     told: dict[str, Any] = {"key": change.key.hex()}
     if change.before is None or change.after is None:
         entry = change.after or change.before
-        return told | {"change": word} | _of(entry)
-    fields = changed_fields(change)
-    return told | {
-        "change": "changed",
-        "fields": {
-            name: [
-                _plain(getattr(change.before, name)),
-                _plain(getattr(change.after, name)),
-            ]
-            for name in fields
-        },
+        return told | {"change": word} | _of(entry, bodies=bodies)
+    names = changed_fields(change)
+    hidden = [] if bodies else [name for name in names if name in HIDDEN]
+    fields = {
+        name: [
+            _plain(getattr(change.before, name)),
+            _plain(getattr(change.after, name)),
+        ]
+        for name in names
+        if name not in hidden
     }
+    return told | {"change": "changed", "fields": fields, "hidden": hidden}
 
 
-def _of(entry: Entry | None) -> dict[str, Any]:
+def _of(entry: Entry | None, *, bodies: bool) -> dict[str, Any]:
     if entry is None:
         return {}
-    return {"version": entry.version, "model": entry.model, "prompt": entry.prompt}
+    told: dict[str, Any] = {"version": entry.version, "model": entry.model}
+    return told | {"prompt": entry.prompt} if bodies else told
 
 
 def _plain(value: Any) -> Any:
@@ -68,12 +74,16 @@ def _plain(value: Any) -> Any:
 def change_line(told: dict[str, Any]) -> str:
     """Return a `change_row` as text, a line a field."""
     marks = {"added": "+", "removed": "-", "changed": "~"}
-    head = f"{marks[told['change']]} {told['key'][:16]}"
+    # The whole key: it is what `replay query --key` and `invalidate --key` take.
+    head = f"{marks[told['change']]} {told['key']}"
     if "fields" not in told:
-        return f"{head}  version {told['version']}  {told['model']}  {told['prompt']!r}"
+        prompt = f"  {told['prompt']!r}" if "prompt" in told else ""
+        return f"{head}  version {told['version']}  {told['model']}{prompt}"
     lines = [
         f"    {name}: {old!r} -> {new!r}" for name, (old, new) in told["fields"].items()
     ]
+    if told["hidden"]:
+        lines.append(f"    {', '.join(told['hidden'])}: differ, see --bodies")
     return "\n".join([head, *lines])
 
 

@@ -14,7 +14,7 @@ from cachemind.errors import StoreUnavailable
 from cachemind_services.bootstrap.replaying import Replay, open_replay
 from cachemind_services.gateway.app import Gateway
 from cachemind_services.gateway.as_of import CHAT_PATH, AsOfGateway
-from cachemind_services.gateway.http_io import Message
+from cachemind_services.gateway.http_io import Header, Message
 from cachemind_services.gateway.worker import gateway_deps, serve_on
 from cachemind_services.settings import Settings
 
@@ -35,14 +35,23 @@ def serve(settings: Settings, replay: Replay, fd: int) -> int:
 
 
 def look_up(
-    settings: Settings, replay: Replay, request: Mapping[str, object]
+    settings: Settings,
+    replay: Replay,
+    request: Mapping[str, object],
+    headers: Mapping[str, str],
 ) -> Answer:
     """Return status, headers and body of what was answered to `request` then.
 
-    The same code as a served request runs; only the sockets are missing.
-    Raises: `StoreUnavailable` where the replay cannot be read.
+    `headers` are what its application sent beside it: a credential decides whose
+    entries are found. The same code as a served request runs; only the sockets are
+    missing. Raises: `StoreUnavailable` where the replay cannot be read.
     """
-    return asyncio.run(_look_up(settings, replay, json.dumps(request).encode()))
+    body = json.dumps(request).encode()
+    fields = [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
+        for name, value in headers.items()
+    ]
+    return asyncio.run(_look_up(settings, replay, body, fields))
 
 
 def _gateway(settings: Settings, replay: Replay) -> AsOfGateway:
@@ -53,7 +62,9 @@ def _gateway(settings: Settings, replay: Replay) -> AsOfGateway:
     return AsOfGateway(inner, replay.as_of.name)
 
 
-async def _look_up(settings: Settings, replay: Replay, body: bytes) -> Answer:
+async def _look_up(
+    settings: Settings, replay: Replay, body: bytes, fields: Sequence[Header]
+) -> Answer:
     gateway = _gateway(settings, replay)
     life = _Lifespan(gateway)
     await life.begin()
@@ -63,12 +74,18 @@ async def _look_up(settings: Settings, replay: Replay, body: bytes) -> Answer:
             if asyncio.get_running_loop().time() > deadline:
                 raise StoreUnavailable(f"{replay.folder}: cannot be read")
             await asyncio.sleep(POLL_S)
-        return await _ask(gateway, "POST", CHAT_PATH, body)
+        return await _ask(gateway, "POST", CHAT_PATH, body, fields)
     finally:
         await life.end()
 
 
-async def _ask(gateway: AsOfGateway, method: str, path: str, body: bytes) -> Answer:
+async def _ask(
+    gateway: AsOfGateway,
+    method: str,
+    path: str,
+    body: bytes,
+    fields: Sequence[Header] = (),
+) -> Answer:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -83,7 +100,7 @@ async def _ask(gateway: AsOfGateway, method: str, path: str, body: bytes) -> Ans
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [(b"content-type", b"application/json"), *fields],
     }
     await gateway(scope, receive, send)
     return sent[0]["status"], _headers(sent[0]["headers"]), _body(sent[1:])
