@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cachemind.adapters.memory_keys import MemoryKey
 from cachemind.codec.audit_dump import DumpTopic, read_dump
 from cachemind.core.audit_findings import (
     Outcome,
@@ -18,10 +19,25 @@ from cachemind.core.audit_findings import (
     unverifiable,
 )
 from cachemind.core.audit_report import MOST_LISTED, AuditReport
+from cachemind.core.audit_verify import Summary
+from cachemind.core.public_keys import pem_of
 from cachemind.errors import UndecodableRecord
 from cachemind_services.cli.audit_shown import STEPS, bar
 from cachemind_services.cli.main import main
+from tests.audit_dump import LOG_ID
 from tests.vectors.make_audit_dump import DUMP, KEYS, PINNED_CUT
+
+EMPTY = Summary(
+    cuts=0,
+    last_cut=None,
+    last_cut_ns=None,
+    receipts={},
+    covered={},
+    kinds={},
+    keys=(),
+    seen_elsewhere=None,
+    witnesses={},
+)
 
 
 def verify(*more: str, files: Path = DUMP, keys: Path = KEYS) -> int:
@@ -84,6 +100,55 @@ def test_what_is_before_since_is_counted_and_still_fails(
     told = json.loads(capsys.readouterr().out)
     assert told["findings"] == []
     assert told["findings_in_all"] == told["findings_before_since"] == 1
+
+
+def keys_of_another_log(tmp_path: Path, log_id: str) -> Path:
+    other = json.loads(KEYS.read_text(encoding="utf-8"))
+    other["log_id"] = log_id
+    root = MemoryKey("another root")
+    pem = pem_of(root.public_key)
+    other["root"] = [{"key_id": root.key_id, "public_key_pem": pem}]
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(other), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("log_id", ["example.com/other", LOG_ID])
+def test_keys_of_another_log_are_one_finding_and_no_milder_verdict(
+    log_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = keys_of_another_log(tmp_path, log_id)
+    assert verify(keys=keys) == 1
+    printed = capsys.readouterr().out
+    assert "first: log: no-key-vouched-for: nothing here is signed by a key" in printed
+    assert "another log, or all of this one is forged" in printed
+    assert printed.endswith("TAMPERED: the log is not what was signed\n")
+    kinds = [text for text in printed.splitlines() if text.startswith("  tampered  ")]
+    assert len(kinds) <= 6
+    assert any(text.endswith(", and 32 more like it") for text in kinds)
+    assert verify("--json", keys=keys) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["outcome"] == "tampered"
+    assert told["first"]["reason"] == "no-key-vouched-for"
+    counted = sum(one.get("times", 1) for one in told["findings"])
+    assert counted == told["findings_in_all"] > 20
+
+
+def test_a_fault_of_a_log_whose_keys_are_known_is_never_folded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify(files=without_line(tmp_path, 3)) == 1
+    printed = capsys.readouterr().out
+    assert "\n1 finding:\n" in printed
+    assert "no-key-vouched-for" not in printed
+
+
+def test_what_no_key_vouches_for_and_cannot_be_told_stays_untold() -> None:
+    report = AuditReport()
+    report.add(unverifiable(Step.BYTES, Reason.UNKNOWN_SCHEMA, "x"))
+    report.fold(EMPTY)
+    assert report.outcome is Outcome.UNVERIFIABLE
+    assert report.count == 1
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,13 @@ def _step(
 
 
 def _listed(report: AuditReport) -> Iterator[str]:
-    yield f"{report.count} findings:"
-    for finding in report.problems[:MOST_SHOWN]:
-        yield f"  {finding.severity}  {line(finding)}"
-    rest = report.count - report.earlier - min(len(report.problems), MOST_SHOWN)
+    yield f"{report.count} finding{'s'[: report.count != 1]}:"
+    shown = report.problems[:MOST_SHOWN]
+    for finding in shown:
+        times = report.times(finding)
+        more = f", and {times - 1} more like it" if times > 1 else ""
+        yield f"  {finding.severity}  {line(finding)}{more}"
+    rest = 0 if report.folded else report.count - report.earlier - len(shown)
     if rest:
         yield f"  and {rest} more; --json has the first {len(report.problems)}"
     if report.earlier:

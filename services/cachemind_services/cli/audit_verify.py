@@ -101,6 +101,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     except UndecodableRecord as error:
         raise InvalidRequest("--files", error.reason) from error
     summary = verification.summary()
+    report.fold(summary)
     if arguments.json:
         told = {"log_id": pinned.log_id, "where": opened.where}
         print(json.dumps(told | report_row(report, summary)))

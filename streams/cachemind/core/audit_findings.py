@@ -74,6 +74,7 @@ class Reason(StrEnum):
     KEY_EVENT_UNSIGNED = "key-event-unsigned"
     KEY_EVENT_MISNAMED = "key-event-misnamed"
     KEY_EVENT_WITHOUT_EFFECT = "key-event-without-effect"
+    NO_KEY_VOUCHED_FOR = "no-key-vouched-for"
 
     CUT_MISSING = "cut-missing"
     CUTS_REORDERED = "cuts-reordered"

@@ -9,8 +9,10 @@ from cachemind.core.audit_findings import (
     Finding,
     Outcome,
     Place,
+    Reason,
     Severity,
     Step,
+    tampered,
 )
 from cachemind.core.audit_verify import Summary
 
@@ -34,6 +36,7 @@ class AuditReport:
         self.earlier = 0
         self.steps: dict[Step, Counter[str]] = {step: Counter() for step in Step}
         self.firsts: dict[Step, Finding] = {}
+        self.folded = False
         self._severities: set[Severity] = set()
 
     def add(self, finding: Finding) -> None:
@@ -52,6 +55,33 @@ class AuditReport:
             self.earlier += 1
         elif len(self.problems) < MOST_LISTED:
             self.problems.append(finding)
+
+    def fold(self, summary: Summary) -> None:
+        """Say what all findings come from where no key is vouched for at all.
+
+        To be called once, when all were added. One of each kind is listed then. What
+        is counted and the verdict stay: a log that is forged as a whole looks the same
+        as one that was given with another log's pinned keys.
+        """
+        if summary.keys or self.outcome is not Outcome.TAMPERED:
+            return
+        found = tampered(
+            Step.KEYS,
+            Reason.NO_KEY_VOUCHED_FOR,
+            "nothing here is signed by a key that the pinned root keys vouch for: they "
+            "are those of another log, or all of this one is forged",
+        )
+        kinds = {(one.step, one.reason): one for one in reversed(self.problems)}
+        listed = [one for one in self.problems if kinds[one.step, one.reason] is one]
+        self.first = self.firsts[Step.KEYS] = found
+        self.problems = [found, *listed]
+        self.steps[Step.KEYS][found.reason] += 1
+        self.count += 1
+        self.folded = True
+
+    def times(self, finding: Finding) -> int:
+        """Return how many findings the listed one stands for."""
+        return self.steps[finding.step][finding.reason] if self.folded else 1
 
     @property
     def outcome(self) -> Outcome:
@@ -75,7 +105,11 @@ def report_row(report: AuditReport, summary: Summary) -> dict[str, Any]:
     return {
         "outcome": report.outcome.value,
         "first": None if report.first is None else finding_row(report.first),
-        "findings": [finding_row(one) for one in report.problems],
+        "findings": [
+            finding_row(one)
+            | ({"times": report.times(one)} if report.times(one) > 1 else {})
+            for one in report.problems
+        ],
         "findings_in_all": report.count,
         "findings_before_since": report.earlier,
         "notes": [finding_row(one) for one in report.notes],
