@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from cachemind.codec.codec import Codec
 from cachemind.core.partitioner import partition_of
-from cachemind.events import Envelope, Feedback, Invalidated, Stored
+from cachemind.events import (
+    Envelope,
+    Feedback,
+    Invalidated,
+    Read,
+    Reads,
+    RolledBack,
+    Stored,
+)
 from cachemind_services.broker import EmbeddedBroker
 from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
 from tests.integration.requests_host import (
@@ -25,7 +33,7 @@ from tests.wal_events import ALPHA
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 HOME = partition_of(ALPHA.encode(), PARTITIONS)
-STEPS = ("request.taken", "batch.decided", "batch.committed")
+STEPS = ("batch.decided", "batch.committed")
 
 
 def chat(text: str) -> bytes:
@@ -128,3 +136,58 @@ def test_every_command_of_the_cache_is_answered_and_on_the_log(
     kinds = [type(one.body) for one in envelopes(host)]
     assert [kinds.count(kind) for kind in (Stored, Invalidated, Feedback)] == [3, 1, 1]
     desk.stop(process)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_each_command_has_one_event_and_one_answer(
+    step: str,
+    host: CliHost,
+    desk: Answering,
+    asker: Client,
+    upstream: ScriptedUpstream,
+) -> None:
+    body = json.dumps(completion(json.loads(chat("q")), "by hand")).encode()
+    sent = [
+        asker.command("Complete", request=chat("hello")),
+        asker.command("Put", request=chat("q"), response=body),
+        asker.command("Lookup", request=chat("q")),
+        asker.command("Invalidate", kind="all"),
+        asker.command("Lookup", request=chat("q")),
+        asker.command("Rollback", to_version=1),
+        asker.command("Lookup", request=chat("hello")),
+    ]
+    dies = desk.start(step)
+    assert dies.wait(90) == -9, desk.output()
+    desk.start()
+    answers = [asker.to(one, 120) for one in sent]
+    outcomes = [answers[number].body["outcome"] for number in (0, 2, 4, 6)]
+    assert outcomes == ["miss", "hit_exact", "miss", "hit_exact"]
+    assert answers[5].body["status"] == "committed", answers[5].body
+    assert sorted(a.correlation_id for a in asker.quiet()) == sorted(sent)
+    kinds = [type(one.body) for one in envelopes(host)]
+    events = (Stored, Invalidated, RolledBack)
+    assert [kinds.count(kind) for kind in events] == [2, 1, 1]
+    reads = [one for env in envelopes(host) for one in items(env)]
+    assert len(reads) == len({read.trace_id for read in reads}) == 4
+
+
+def items(envelope: Envelope) -> Sequence[Read]:
+    return envelope.body.items if isinstance(envelope.body, Reads) else ()
+
+
+def test_what_cannot_be_answered_is_buried_and_nothing_of_it_is_done(
+    host: CliHost, desk: Answering, asker: Client, upstream: ScriptedUpstream
+) -> None:
+    gone = {"reply-to": f"{host.prefix}.nowhere".encode()}
+    asker.command("Complete", request=chat("a"), headers=gone)
+    asker.command("Complete", request=chat("b"), headers={"deadline": b"1"})
+    asker.command("Invalidate", namespace="cachemind.access", kind="all")
+    good = asker.command("Lookup", request=chat("a"))
+    desk.start()
+    assert asker.to(good, 120).body["outcome"] == "miss"
+    letters = {
+        dict(letter.headers)["cachemind-dlq-reason"] for letter in records(host, "dlq")
+    }
+    assert letters == {b"no_reply", b"expired", b"invalid_request"}
+    assert not any(isinstance(one.body, Stored) for one in envelopes(host))
+    assert len(asker.quiet()) == 1
