@@ -69,12 +69,21 @@ resource "aws_s3_bucket_policy" "access" {
         Condition = { Bool = { "aws:SecureTransport" = "false" } }
       },
       {
-        Sid       = "Delivery"
+        Sid       = "Buckets"
         Effect    = "Allow"
-        Principal = { Service = ["logging.s3.amazonaws.com", "logdelivery.elasticloadbalancing.amazonaws.com"] }
+        Principal = { Service = "logging.s3.amazonaws.com" }
         Action    = "s3:PutObject"
-        Resource  = "${aws_s3_bucket.access.arn}/*"
+        Resource  = [for bucket in ["audit", "data-keys", "snapshots"] : "${aws_s3_bucket.access.arn}/${bucket}/*"]
         Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.here.account_id } }
+      },
+      {
+        # The account is in the path, as AWS documents it for load balancers; whether they
+        # say their account in a condition too is documented nowhere.
+        Sid       = "Balancer"
+        Effect    = "Allow"
+        Principal = { Service = "logdelivery.elasticloadbalancing.amazonaws.com" }
+        Action    = "s3:PutObject"
+        Resource  = "${aws_s3_bucket.access.arn}/gateway/AWSLogs/${data.aws_caller_identity.here.account_id}/*"
       },
     ]
   })

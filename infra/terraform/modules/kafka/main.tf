@@ -3,6 +3,7 @@
 
 locals {
   server_properties = {
+    # Brokers are super users with MSK: no ACL keeps them from copying records.
     "allow.everyone.if.no.acl.found" = var.open_until_acls
     "auto.create.topics.enable"      = false
     "default.replication.factor"     = var.replication_factor
