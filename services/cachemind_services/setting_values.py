@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cachemind.errors import CacheError
+from cachemind.core.kms_uri import SCHEME as KMS
+from cachemind.core.kms_uri import parse_kms_uri
+from cachemind.core.pkcs11_uri import SCHEME as PKCS11
+from cachemind.core.pkcs11_uri import parse_pkcs11_uri
+from cachemind.errors import CacheError, InvalidSetting
 from cachemind.types import check_namespace
 
 DATA_KEYS: Final = "data-keys"
 """Folder in the data folder for wrapped data keys, where no other place is named."""
+
+FILE: Final = "file:"
+"""What names a key in a file begins with."""
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -88,6 +95,23 @@ def url(raw: str) -> str:
         raise ValueError("must not have a query or a fragment")
     # Every request brings its own path, which begins with /v1.
     return raw.rstrip("/").removesuffix("/v1")
+
+
+def key_uri(raw: str) -> str:
+    """Return what may name a key, none where it is empty; nothing is opened.
+
+    What is wrong is said without it: a PIN may be in it.
+    """
+    try:
+        if raw.startswith(PKCS11):
+            parse_pkcs11_uri(raw)
+        elif raw.startswith(KMS):
+            parse_kms_uri(raw)
+        elif raw and not (raw.startswith(FILE) and raw != FILE):
+            raise ValueError(f"must be {FILE}PATH, {PKCS11}... or {KMS}...")
+    except InvalidSetting as error:
+        raise ValueError(str(error)) from error
+    return raw
 
 
 def namespace_name(raw: str) -> str:

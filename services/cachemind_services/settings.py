@@ -16,6 +16,7 @@ from cachemind.errors import InvalidSetting
 from cachemind_services.setting_values import (
     OneOf,
     flag,
+    key_uri,
     namespace_name,
     one_of,
     path,
@@ -216,7 +217,7 @@ class Settings:
     pkcs11_pin: str = _secret("of the HSM's token")
     pkcs11_pin_file: Path | None = _setting(path, None, "holds the token's PIN")
     payload_key: str = _setting(
-        text,
+        key_uri,
         "",
         "encrypt payloads, under keys that this one wraps: file:, pkcs11: or aws-kms:",
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cachemind.errors import InvalidSetting
+from cachemind_services.cli.main import main
 from cachemind_services.cli.options import AUDIT, GATEWAY, SERVICE, add_settings
 from cachemind_services.settings import Settings, load
 
@@ -73,6 +74,19 @@ def test_any_librdkafka_property_comes_by_variable_or_file(tmp_path: Path) -> No
             "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS",
             id="production-needs-a-cluster",
         ),
+        *(
+            pytest.param(
+                {"CACHEMIND_PAYLOAD_KEY": uri}, "CACHEMIND_PAYLOAD_KEY", id=uri
+            )
+            for uri in (
+                "/srv/payload.key",
+                "file:",
+                "vault:key",
+                "aws-kms:not-an-arn",
+                "pkcs11:object=key",
+                "pkcs11:token=t;object=key?pin-value=1234",
+            )
+        ),
         pytest.param({"CACHEMIND_TTL_S": "999999"}, "CACHEMIND_TTL_S", id="ttl-order"),
         pytest.param(
             {"CACHEMIND_AUDIT_MODE": "1", "CACHEMIND_WAL_ACK": "async"},
@@ -90,6 +104,35 @@ def test_a_wrong_value_names_its_variable(environ: dict[str, str], name: str) ->
     with pytest.raises(InvalidSetting) as caught:
         load(environ)
     assert caught.value.name == name
+
+
+def test_a_key_without_a_scheme_is_wrong_usage_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--payload-key=/srv/payload.key", f"--data-dir={tmp_path / 'none'}"]
+    assert main(["serve", "--upstream=http://127.0.0.1:9", *words]) == 2
+    assert "--payload-key: must be file:PATH" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_wrong_with_a_key_is_said_without_its_pin() -> None:
+    uri = "pkcs11:token=t;object=key?pin-value=1234"
+    with pytest.raises(InvalidSetting) as caught:
+        load({"CACHEMIND_PAYLOAD_KEY": uri})
+    assert "1234" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "file:/srv/payload.key",
+        "pkcs11:token=t;object=key",
+        "aws-kms:arn:aws:kms:eu-west-1:111122223333:key/1234-abcd",
+    ],
+)
+def test_a_key_is_named_by_a_uri_and_not_opened_yet(uri: str) -> None:
+    assert load({"CACHEMIND_PAYLOAD_KEY": uri}).payload_key == uri
 
 
 @pytest.mark.parametrize("text", ["port = [1]", "port =", "colour = 1"])

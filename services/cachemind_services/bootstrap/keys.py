@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 from cachemind.adapters.key_file import open_key_file
 from cachemind.adapters.private_file import read_private
 from cachemind.adapters.wrap_file import open_wrapper_file
+from cachemind.core.kms_uri import SCHEME as KMS
 from cachemind.core.kms_uri import parse_kms_uri
+from cachemind.core.pkcs11_uri import SCHEME as PKCS11
 from cachemind.core.pkcs11_uri import Pkcs11Uri, parse_pkcs11_uri
 from cachemind.errors import InvalidSetting, KeyRefused
 from cachemind.ports import KeyWrapper, SigningKey
 from cachemind.receipts import KeyId, KeyRole
+from cachemind_services.setting_values import FILE
 from cachemind_services.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from cachemind.adapters.kms_calls import KmsCalls
     from cachemind.adapters.pkcs11_object import TokenAccess
 
-FILE: Final = "file:"
-PKCS11: Final = "pkcs11:"
-KMS: Final = "aws-kms:"
 ROOT_FILE: Final = "root.pem"
 BESIDE: Final = "passphrase"
 """File in the folder of keys that holds what they are encrypted under."""
