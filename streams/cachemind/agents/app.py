@@ -26,7 +26,7 @@ from faust.types import TP
 from mode.threads import ServiceThread, WorkerThread
 
 from cachemind.agents.faust_settings import broker_access
-from cachemind.agents.pacing import Pacing
+from cachemind.agents.pacing import APART_S, Pacing
 from cachemind.errors import LogUnavailable
 from cachemind.types import Offset, Partition
 
@@ -59,6 +59,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
     Worker = _Worker
     mundane_level = "debug"
     _pacing: Pacing | None = None
+    _apart_s = APART_S
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         # Faust asks for read_committed only under its exactly-once mode, which
@@ -77,7 +78,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
     ) -> RecordMap:
         # On the consumer's own thread: its heartbeats go on meanwhile. aiokafka
         # asks the broker again only once what it holds was taken.
-        pacing = self._pacing = self._pacing or Pacing()
+        pacing = self._pacing = self._pacing or Pacing(self._apart_s)
         await asyncio.sleep(pacing.wait_s(time.monotonic()))
         records = await super()._fetch_records(
             consumer, active_partitions, timeout, max_records
@@ -111,7 +112,13 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 
 class _SilentThread(_Thread):
-    """One whose group is told of progress by others, in transactions."""
+    """One whose group is told of progress by others, in transactions.
+
+    Somebody waits for the answer to each record, and each batch is a transaction: that
+    is pace enough.
+    """
+
+    _apart_s = 0.005
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         del offsets

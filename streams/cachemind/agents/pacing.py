@@ -17,22 +17,23 @@ AT_ONCE: Final = 20
 
 
 class Pacing:
-    """A token bucket over fetches that found records; a token comes every `APART_S`.
+    """A token bucket over fetches that found records; a token comes every `apart_s`.
 
     Units: seconds of one monotonic clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, apart_s: float = APART_S) -> None:
+        self._apart_s = apart_s
         self._tokens = float(AT_ONCE)
         self._since_s = 0.0
 
     def found(self, now_s: float) -> None:
         """Note that a fetch brought records."""
         passed_s = max(0.0, now_s - self._since_s)
-        self._tokens = min(AT_ONCE, self._tokens + passed_s / APART_S) - 1.0
+        self._tokens = min(AT_ONCE, self._tokens + passed_s / self._apart_s) - 1.0
         self._since_s = now_s
 
     def wait_s(self, now_s: float) -> float:
         """Return how long the next fetch should wait, 0 for not at all."""
-        tokens = self._tokens + max(0.0, now_s - self._since_s) / APART_S
-        return min(APART_S, max(0.0, -tokens * APART_S))
+        tokens = self._tokens + max(0.0, now_s - self._since_s) / self._apart_s
+        return min(self._apart_s, max(0.0, -tokens * self._apart_s))
