@@ -14,7 +14,7 @@ import pytest
 
 from cachemind.core.access import ACCESS_NAMESPACE, Role
 from cachemind.core.token_bucket import Rate
-from cachemind.events import Outcome, PolicyChanged, Stored
+from cachemind.events import Outcome, PolicyChanged, RolledBack, Stored
 from cachemind.types import Namespace
 from cachemind_services.gateway.deps import Access
 from cachemind_services.gateway.limits import Limits
@@ -330,6 +330,28 @@ def test_a_missing_right_is_named_and_logged_where_it_was_missing(
     [read] = reads_of(world, SHOP)
     assert read.reason == "forbidden:rollback"
     assert read.principal == ring.principal("writer")
+
+
+def test_a_rollback_is_its_admins_and_touches_no_neighbour(
+    world: World, ring: KeyRing
+) -> None:
+    admin, banker = ring.texts["admin"], ring.texts["banker"]
+    assert ask(client(world, admin)) == "miss"
+    assert ask(client(world, banker)) == "miss"
+    folded(world, SHOP, 1)
+    done = call(world, "POST", "/v1/rollback?to_version=0", admin)
+    assert done.status_code == 200, done.text
+    assert ask(client(world, admin)) == "miss"
+    assert ask(client(world, banker)) == "hit_exact"
+    [rolled_back] = [
+        envelope
+        for envelope in envelopes_of(world, SHOP)
+        if isinstance(envelope.body, RolledBack)
+    ]
+    assert rolled_back.principal == ring.principal("admin")
+    versions = call(world, "GET", "/v1/versions", admin).json()
+    assert versions["namespace"] == SHOP
+    assert call(world, "GET", "/v1/versions?namespace=bank", admin).status_code == 403
 
 
 def test_only_who_may_override_stores_for_longer_than_the_default(
