@@ -28,6 +28,7 @@ from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.memory_checkpoints import MemoryCheckpoints
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.nowhere import FixedClock, NoLog, NoUpstream
+from cachemind.adapters.registered_later import RegisteredLater
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.rocks_view import RocksView
@@ -272,7 +273,7 @@ def open_replay(settings: Settings, replay: Replay) -> GatewayPorts:
     return GatewayPorts(
         views=views,
         wal=NoLog(),
-        codec=Codec(),
+        codec=RegisteredLater(Codec()),
         embedder=open_encoder(settings),
         upstream=NoUpstream(),
         payloads=opened.payloads,
