@@ -68,6 +68,7 @@ class Cluster:
     owner: int = 0
     refuses: str = ""
     away: int = 0
+    most: int = 1_000_000
     transactions: int = 0
 
     def on(self, topic: str) -> list[Outgoing]:
@@ -118,6 +119,8 @@ class Session:
         if self.cluster.away:
             self.cluster.away -= 1
             raise LogUnavailable("the broker is away")
+        if len(self.appended) > self.cluster.most:
+            raise LogUnavailable("append: the queue to Kafka is full")
         for number, record in enumerate(records):
             if record.topic == self.cluster.refuses:
                 raise Undeliverable(number, f"append to {record.topic}: not allowed")
@@ -553,6 +556,53 @@ async def test_upstream_is_waited_for_before_a_transaction_and_not_by_those_befo
         gate.set()
         await until(lambda: cluster.offset == 4)
     assert cluster.wal == [identity(number) for number in range(1, 5)]
+
+
+async def test_what_is_too_much_for_a_transaction_is_done_in_several(
+    cluster: Cluster,
+) -> None:
+    cluster.most = 3
+    async with process(cluster) as first:
+        for at in range(20):
+            first.inbox.put_nowait(record(at))
+        await until(lambda: cluster.offset == 20)
+    assert cluster.wal == [identity(number) for number in range(1, 21)]
+
+
+async def test_upstream_is_asked_for_so_many_at_a_time_the_first_ones_first(
+    cluster: Cluster,
+) -> None:
+    count = batching.MOST_FORESEEN + 5
+    async with process(cluster) as first:
+        gates = first.desk.gates
+        for at in range(count):
+            gates[identity(at + 1)] = asyncio.Event()
+            first.inbox.put_nowait(record(at, Complete(request=b"{}")))
+        await until(lambda: len(first.desk.foreseen) >= batching.MOST_FORESEEN)
+        asked = [one.command.request_id for one in first.desk.foreseen]
+        assert asked == [identity(n + 1) for n in range(batching.MOST_FORESEEN)]
+        for gate in gates.values():
+            gate.set()
+        await until(lambda: cluster.offset == count)
+    assert len(first.desk.foreseen) == count
+    assert cluster.wal == [identity(number) for number in range(1, count + 1)]
+
+
+async def test_commands_are_read_ahead_by_their_size(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "MOST_WAITING_BYTES", 1_000)
+    async with process(cluster) as first:
+        gate = first.desk.gates[identity(1)] = asyncio.Event()
+        for at in range(20):
+            body = Complete(request=b"{" + b" " * 400 + b"}")
+            first.inbox.put_nowait(record(at, body))
+        await until(lambda: len(first.desk.foreseen) >= 2)
+        await asyncio.sleep(0.05)
+        assert len(first.desk.foreseen) <= 4
+        gate.set()
+        await until(lambda: cluster.offset == 20)
+    assert cluster.wal == [identity(number) for number in range(1, 21)]
 
 
 async def test_a_deadline_that_passes_while_upstream_is_asked_is_a_dead_letter(

@@ -62,7 +62,11 @@ MOST_COMMANDS: Final = 256
 """In one transaction."""
 
 MOST_WAITING: Final = 1_024
-"""Commands that are read and foreseen while those before them are not ready."""
+MOST_WAITING_BYTES: Final = 64 * 2**20
+"""Commands that are read while those before them are not ready, about."""
+
+MOST_FORESEEN: Final = 64
+"""Completions for which upstream is asked, or has answered, and which are not done."""
 
 RETRY_S: Final = 0.5
 NS_PER_MS: Final = 1_000_000
@@ -95,6 +99,7 @@ class Batching:
         self._unread: deque[LogRecord] = deque()
         self._known = KnownAnswers()
         self._newest = Offset(-1)
+        self._most = MOST_COMMANDS
         self._tenure = 0
         self._open = False
         self._getter: asyncio.Task[LogRecord] | None = None
@@ -121,6 +126,8 @@ class Batching:
         await self._deps.desk.close()
 
     def _begin_anew(self) -> None:
+        # Fewer at a time: what is too much for one transaction is so each time.
+        self._most = max(1, self._most // 2)
         self._deps.commanding.lose()
         self._open = False
         for item in self._pending:
@@ -183,16 +190,21 @@ class Batching:
         """Read what has come, and have it foreseen."""
         if self._getter is not None and self._getter.done():
             self._unread.append(await self._next(inbox))
-        room = MOST_WAITING - len(self._pending) - len(self._unread)
-        while room > 0 and self._getter is None and not inbox.empty():
-            self._unread.append(inbox.get_nowait())
-            room -= 1
+        count, size = self._held()
+        while _has_room(count, size) and self._getter is None and not inbox.empty():
+            record = inbox.get_nowait()
+            self._unread.append(record)
+            count, size = count + 1, size + _size(record)
         new = self._new(self._unread)
         self._unread.clear()
         if new:
             self._pending.extend(await self._deps.thread.run(self._read_all, new))
-        for item in self._pending:
-            self._foresee(item)
+        self._foresee()
+
+    def _held(self) -> tuple[int, int]:
+        """Return how many commands wait, and the bytes of their records."""
+        waiting = [item.record for item in self._pending] + list(self._unread)
+        return len(waiting), sum(map(_size, waiting))
 
     def _new(self, records: Iterable[LogRecord]) -> list[LogRecord]:
         """Return what was not delivered before: a rebalance has all delivered again."""
@@ -220,15 +232,23 @@ class Batching:
 
     # ---- 3. foreseen ----------------------------------------------------------------
 
-    def _foresee(self, item: Item) -> None:
+    def _foresee(self) -> None:
+        """Have upstream asked for the first of the completions that wait."""
+        left = MOST_FORESEEN
+        for item in self._pending:
+            if left and item.asked is not None and self._needs_foresight(item):
+                left -= 1
+                if item.foreseen is None:
+                    foreseen = self._deps.desk.foresee(item.asked)
+                    item.foreseen = asyncio.ensure_future(foreseen)
+
+    def _needs_foresight(self, item: Item) -> bool:
         asked = item.asked
-        if item.foreseen is not None or item.rejected is not None or asked is None:
-            return
+        if asked is None or item.rejected is not None:
+            return False
         if not isinstance(asked.command.body, Complete):
-            return
-        if self._known.get(key_of(asked.command)) is not None:
-            return
-        item.foreseen = asyncio.ensure_future(self._deps.desk.foresee(asked))
+            return False
+        return self._known.get(key_of(asked.command)) is None
 
     async def _ready(self, inbox: asyncio.Queue[LogRecord]) -> list[Item]:
         """Return the commands that one transaction is to answer; the first is ready.
@@ -241,7 +261,7 @@ class Batching:
             await self._take_in(inbox)
         found: list[Item] = []
         for item in self._pending:
-            full = len(found) >= MOST_COMMANDS
+            full = len(found) >= self._most
             if full or item.rolls_back or not self._is_ready(item):
                 break
             found.append(item)
@@ -251,7 +271,7 @@ class Batching:
         """Wait until a command is foreseen or expired, or another one comes."""
         assert item.foreseen is not None  # noqa: S101 - it would be ready
         waited: set[asyncio.Future[None] | asyncio.Task[LogRecord]] = {item.foreseen}
-        if len(self._pending) < MOST_WAITING:
+        if _has_room(*self._held()):
             if self._getter is None:
                 self._getter = asyncio.create_task(inbox.get())
             waited.add(self._getter)
@@ -259,8 +279,9 @@ class Batching:
         await asyncio.wait(waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
     def _is_ready(self, item: Item) -> bool:
-        foreseen = item.foreseen
-        return foreseen is None or foreseen.done() or self._left_s(item) == 0
+        if not self._needs_foresight(item) or self._left_s(item) == 0:
+            return True
+        return item.foreseen is not None and item.foreseen.done()
 
     def _left_s(self, item: Item) -> float | None:
         """Return for how long somebody waits for the answer; None: for ever."""
@@ -306,6 +327,7 @@ class Batching:
         deps.failpoint("batch.committed")
         deps.commanding.moved(after)
         outgoing.committed()
+        self._most = min(MOST_COMMANDS, 2 * self._most)
         self._drop_before(after)
 
     def _fresh(self, items: Sequence[Item]) -> list[Item]:
@@ -333,3 +355,11 @@ class Batching:
         finally:
             done.set()
             await serving
+
+
+def _has_room(count: int, size: int) -> bool:
+    return count < MOST_WAITING and size < MOST_WAITING_BYTES
+
+
+def _size(record: LogRecord) -> int:
+    return len(record.value or b"")
