@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 READY := $(VENV)/ready
 
-# Quick ones first; a folder that is not named here comes last, never not at all.
-TESTS := tests/unit tests/contracts tests/vectors tests/adapters tests/integration
+# Long ones first, so that the workers end together; a folder that is not named here
+# comes last, never not at all.
+TESTS := tests/integration tests/infra tests/adapters tests/unit tests/contracts tests/vectors
 TESTS += $(filter-out $(TESTS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 # Model weights come with packages; nothing is ever fetched from a hub.
