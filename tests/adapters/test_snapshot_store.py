@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cachemind.adapters.snapshot_store import Shipped, SnapshotStore
+from cachemind.adapters.snapshot_store import Listing, Shipped, SnapshotStore
 from cachemind.core.snapshots import SnapshotManifest
 from cachemind.errors import InvalidSetting, SnapshotRefused, SnapshotUnavailable
 from cachemind.types import Partition
@@ -217,6 +217,23 @@ class TestAFolder:
         ]
         with pytest.raises(SnapshotRefused):
             store.sweep(NOW_NS)
+
+    @pytest.mark.parametrize("named", [str, Path.as_uri], ids=["path", "uri"])
+    def test_a_folder_that_is_not_there_is_read_as_empty_and_not_made(
+        self, folder: Path, tmp_path: Path, named: Callable[[Path], str]
+    ) -> None:
+        store, manifest = SnapshotStore(named(folder)), manifest_of(1, FIRST)
+        assert store.absent
+        assert store.list() == Listing(snapshots=[], refused=[])
+        assert store.sweep(NOW_NS) == 0
+        store.remove(manifest)
+        with pytest.raises(SnapshotUnavailable, match="there is no such folder"):
+            store.fetch(manifest, HERE, tmp_path / "back")
+        assert not folder.exists()
+        other = SnapshotStore(named(folder))
+        ship(other, manifest, tmp_path / "one", FIRST)
+        assert not other.absent
+        assert store.list().snapshots == [manifest]
 
     def test_a_store_that_is_away_is_unavailable(
         self, monkeypatch: pytest.MonkeyPatch

@@ -98,14 +98,7 @@ def known_snapshots(
     """
     log = identify(settings)
     published = {one.snapshot_id: one for one in published_snapshots(settings, log)}
-    shipped: dict[str, SnapshotManifest] = {}
-    refused: Sequence[str] = ()
-    where = url or settings.snapshot_url
-    if where:
-        topic_id = log.topic_ids[topics_of(settings).wal.name]
-        listing = SnapshotStore(where).list(topic_id)
-        shipped = {one.snapshot_id: one for one in listing.snapshots}
-        refused = [str(problem) for problem in listing.refused]
+    shipped, refused = _listed(settings, log, url)
     kept = {
         Partition(number): {
             one.offset for one in local_checkpoints(settings, log, number).manifests()
@@ -125,6 +118,25 @@ def known_snapshots(
         if is_of_log(one, log.cluster_id, one.topic_id, settings.partitions)
     ]
     return rows, refused
+
+
+def _listed(
+    settings: Settings, log: LogIdentity, url: str | None
+) -> tuple[Mapping[str, SnapshotManifest], Sequence[str]]:
+    """Return what is shipped of this log, by id, and what of it cannot be read.
+
+    A folder that `url` names must be there; in that of the setting it may be that
+    nothing was shipped yet.
+    """
+    where = url or settings.snapshot_url
+    if not where:
+        return {}, ()
+    store = SnapshotStore(where)
+    listing = store.list(log.topic_ids[topics_of(settings).wal.name])
+    refused = [str(problem) for problem in listing.refused]
+    if url and store.absent:
+        refused.append(f"snapshots at {url}: there is no such folder")
+    return {one.snapshot_id: one for one in listing.snapshots}, refused
 
 
 def published_snapshots(
@@ -196,7 +208,8 @@ def restore_shipped(
     where = _where(settings, url)
     store, manifests = shipped_snapshots(settings, identify(settings), where)
     if not manifests:
-        raise SnapshotUnavailable(where, "there is none of this log")
+        problem = "no such folder" if store.absent else "none of this log"
+        raise SnapshotUnavailable(where, f"there is {problem}")
     wanted = manifests if name is None else [_wanted(manifests, name)]
     with store_lock(settings):
         _require_room(settings, replace=replace)

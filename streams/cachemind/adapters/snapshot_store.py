@@ -24,6 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import obstore
 from obstore.exceptions import BaseError
@@ -87,10 +88,20 @@ class SnapshotStore:
     def __init__(self, url: str) -> None:
         """Open a folder (a path, or `file://`), or `s3://`, `gs://`, `az://` ...
 
-        Contacts nothing yet. Raises: `InvalidSetting`.
+        Contacts nothing yet, and makes no folder: only `ship` does.
+        Raises: `InvalidSetting`.
         """
         self._url = url
-        self._store = _opened(url)
+        self._folder = _folder_of(url)
+        self._opened = None if self.absent else _opened(url)
+
+    @property
+    def absent(self) -> bool:
+        """Return whether it is a folder that is not there: it holds no snapshot."""
+        try:
+            return self._folder is not None and not self._folder.exists()
+        except OSError:
+            return False  # it cannot even be looked at: whoever opens it says why
 
     def ship(
         self, manifest: SnapshotManifest, folder_of: Callable[[Partition], Path]
@@ -99,8 +110,11 @@ class SnapshotStore:
 
         `folder_of` says where a partition's checkpoint is. Each file is hashed before
         it is sent. Raises: `SnapshotUnavailable`; `SnapshotRefused` where a file here
-        is not what the manifest says, and then the snapshot is not shipped.
+        is not what the manifest says, and then the snapshot is not shipped;
+        `InvalidSetting` where the folder cannot be made.
         """
+        if self.absent:
+            self._opened = _opened(self._url, mkdir=True)
         known = self._referenced()
         wanted = {
             file.sha256: (folder_of(one.partition) / file.name, file)
@@ -176,6 +190,8 @@ class SnapshotStore:
 
         Raises: `SnapshotUnavailable`.
         """
+        if self.absent:
+            return
         with self._translated():
             try:
                 obstore.delete(self._store, _manifest_path(manifest))
@@ -202,6 +218,15 @@ class SnapshotStore:
                 obstore.delete(self._store, path)
         return len(gone)
 
+    @property
+    def _store(self) -> ObjectStore:
+        """Return the open store. Raises: `SnapshotUnavailable`."""
+        if self.absent:
+            raise SnapshotUnavailable(self._shown(), "there is no such folder")
+        if self._opened is None:
+            self._opened = _opened(self._url)  # made meanwhile, by another process
+        return self._opened
+
     def _referenced(self) -> set[bytes]:
         """Return the hashes of all files that some manifest names."""
         return {file.sha256 for one in self.list().snapshots for file in files_of(one)}
@@ -223,6 +248,8 @@ class SnapshotStore:
         return int(found["size"]) == file.size_bytes
 
     def _paths(self, prefix: str) -> Iterator[tuple[str, datetime]]:
+        if self.absent:
+            return
         with self._translated():
             for batch in obstore.list(self._store, prefix, chunk_size=1000):
                 for found in batch:
@@ -277,7 +304,10 @@ class SnapshotStore:
             ) from error
 
     def _shown(self) -> str:
-        parts = urlsplit(self._url)  # never a user's name and password
+        parts = urlsplit(self._url)
+        if not parts.scheme:
+            return self._url
+        # Never a user's name and password.
         return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
@@ -295,12 +325,19 @@ def require_file(shown: str, path: Path, file: SnapshotFile) -> None:
         raise SnapshotRefused(shown, f"{file.name} is damaged")
 
 
-def _opened(url: str) -> ObjectStore:
-    scheme = urlsplit(url).scheme
+def _folder_of(url: str) -> Path | None:
+    """Return the folder that a path or a `file://` names, None for object stores."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(url2pathname(parts.path) if parts.scheme else url).resolve()
+
+
+def _opened(url: str, *, mkdir: bool = False) -> ObjectStore:
+    folder = _folder_of(url)
     try:
-        if scheme in ("", "file"):
-            folder = url if scheme else Path(url).resolve().as_uri()
-            return from_url(folder, mkdir=True)
+        if folder is not None:
+            return from_url(folder.as_uri(), mkdir=mkdir)
         return from_url(url, retry_config=_RETRY)
     except (BaseError, OSError, ValueError) as error:
         raise InvalidSetting("snapshot_url", _first(error)) from error
