@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +33,7 @@ from tests.gateways import NAMESPACE, PARTITIONS, World, changed, gateway, past_
 from tests.receipt_log import KEY_ID, LOG_ID, ReceiptLog, trace
 from tests.upstreams import ScriptedUpstream, served, wait_until
 
+README = Path(__file__).parents[2] / "README.md"
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Why?"}]}
 OURS = partition_of(NAMESPACE.encode(), PARTITIONS)
@@ -183,6 +187,24 @@ def test_a_miss_has_a_receipt_of_its_look_up_and_one_of_what_was_stored(
     [item] = stored["receipt"]["items"]
     assert item["trace_id"] == name
     assert item["prompt_hash"] == answer.headers["x-cachemind-prompt-hash"]
+
+
+def test_an_answer_in_hand_is_held_against_its_receipt_as_readme_says(
+    host: Audited, tmp_path: Path
+) -> None:
+    host.signer.go()
+    host.chat({**BODY, "stream": True})
+    answer = host.chat()
+    assert answer.headers["x-cachemind-outcome"] == "hit_exact"
+    (tmp_path / "answer.json").write_bytes(answer.content)
+    [command] = re.findall(r"^\$ (sha256sum .*)$", README.read_text("utf-8"), re.M)
+    done = subprocess.run(
+        command.split(), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    found = host.ask(answer.headers["x-cachemind-trace"], "?wait=20s").json()
+    [item] = read_evidence(found["receipts"][0]).receipt.items
+    assert item.response_hash is not None
+    assert done.stdout.split()[0] == item.response_hash.hex()
 
 
 def test_the_exact_bytes_are_there_with_a_path_to_the_checkpoint(host: Audited) -> None:

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from cachemind.receipts import ReceiptItem
+from cachemind.types import Principal, TraceId
+from cachemind_services.cli.audit_show import item_line
 from cachemind_services.cli.main import main
+from tests.fold_cases import hash_of
 from tests.unit.test_audit_evidence import of_shop
 from tests.vectors.make_audit_dump import KEYS
 
@@ -42,6 +46,21 @@ def test_the_receipts_of_a_trace_are_shown_with_it(
     assert show(saved(tmp_path, evidence, trace), trace) == 0
     printed = capsys.readouterr().out
     assert f"OK: 1 receipt of trace {trace}, by " in printed
+
+
+def test_the_hash_of_a_response_is_shown_whole() -> None:
+    item = ReceiptItem(
+        trace_id=TraceId(bytes(16)),
+        occurred_at_us=1,
+        outcome="stored",
+        principal=Principal("tester"),
+        context_hash=hash_of("context"),
+        prompt_hash=None,
+        response_hash=hash_of("response"),
+    )
+    shown = item_line(item)
+    assert shown.endswith(f"  response {hash_of('response').hex()}")
+    assert hash_of("context").hex() not in shown
 
 
 def test_a_sound_receipt_of_another_trace_proves_nothing(

@@ -235,7 +235,7 @@ def _receipt_lines(judged: Judged) -> Iterator[str]:
             f"at {receipt.source}  namespace {receipt.namespace}"
         )
         for item in receipt.items:
-            yield f"    {_item(item)}"
+            yield f"    {item_line(item)}"
         yield f"    record    sha256 {receipt.record_hash.hex()}"
         yield (
             f"    signed    {moment(receipt.signed_at_ns)} by key {receipt.key_id}, "
@@ -244,16 +244,19 @@ def _receipt_lines(judged: Judged) -> Iterator[str]:
     yield from (f"    WRONG     {problem}" for problem in judged.problems)
 
 
-def _item(item: ReceiptItem) -> str:
-    hashes = (
+def item_line(item: ReceiptItem) -> str:
+    """Return one operation of a receipt as text."""
+    hashes = [
         f"  {name} {value.hex()[:_PREFIX_CHARS]}"
         for name, value in (
             ("context", item.context_hash),
             ("prompt", item.prompt_hash),
-            ("response", item.response_hash),
         )
         if value is not None
-    )
+    ]
+    if item.response_hash is not None:
+        # Whole: it is compared with that of an answer that somebody has.
+        hashes.append(f"  response {item.response_hash.hex()}")
     when = moment(item.occurred_at_us * NS_PER_US)
     trace = item.trace_id.hex()
     return f"{item.outcome}  {when}  {item.principal}  trace {trace}{''.join(hashes)}"
