@@ -364,6 +364,9 @@ def test_an_invalidated_entry_is_not_served(
     done = client.post("/v1/cachemind/invalidate", json=body)
     assert done.status_code == 200
     assert done.json()["folded"]
+    assert done.json()["removed"] == 1
+    again = client.post("/v1/cachemind/invalidate", json=body)
+    assert again.json()["removed"] == 0
     assert client.post(CHAT, json=BODY).headers["x-cachemind-outcome"] == "miss"
     assert world.of(Invalidated)[0].reason == "test"
 

@@ -241,10 +241,15 @@ def test_one_command_stores_looks_up_and_invalidates(host: Serving) -> None:
     url = ("--url", host.url)
     put = run_cli("put", "by hand", "--model=m", "--answer=kept", "--tag=t", *url)
     assert put.returncode == 0, put.stderr
+    assert put.stdout.startswith("stored for 86400 s at key ")
     got = run_cli("get", "by hand", "--model=m", *url)
     assert (got.returncode, got.stdout) == (0, "kept\n")
     gone = run_cli("invalidate", "--tag=t", "--reason=test", *url)
-    assert json.loads(gone.stdout)["folded"] is True
+    assert gone.stdout.startswith("invalidated 1 entry (LSN ")
+    none = run_cli("invalidate", "--tag=t", *url)
+    assert none.stdout.startswith("no entry matched: nothing was invalidated (LSN ")
+    told = json.loads(run_cli("invalidate", "--tag=t", "--json", *url).stdout)
+    assert (told["folded"], told["removed"]) == (True, 0)
     assert run_cli("get", "by hand", "--model=m", *url).returncode == 1
     counted = json.loads(run_cli("stats", "--json", *url).stdout)
     assert counted["counts"]["invalidated"] >= 1

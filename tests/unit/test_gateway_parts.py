@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import tracemalloc
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -36,9 +37,11 @@ from cachemind.types import (
     Sha256,
     Timeline,
     TraceId,
+    Version,
     WriterId,
 )
 from cachemind_services.gateway.breaker import Breaker
+from cachemind_services.gateway.entries import removed_by
 from cachemind_services.gateway.flight import Flight, Head, LeftBehind
 from cachemind_services.gateway.http_io import ClientGone
 from cachemind_services.gateway.identity import Ids, Tenants, derived_key
@@ -49,6 +52,7 @@ from cachemind_services.gateway.known_bodies import (
 )
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.stream_capture import StreamCapture
+from tests.vectors.make_state import VERSION_ROW
 
 SHOP = Namespace("shop")
 HEAD = Head(status=200, headers=(), lsn=None, reason="")
@@ -421,3 +425,33 @@ def test_a_stream_without_an_end_is_cut() -> None:
     assert capture.feed(CHUNK + b"data: {") == CHUNK
     assert capture.end() == b"data: {"
     assert capture.problem == "stream-cut"
+
+
+# ---- what an invalidation removed ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "entries", "offset", "removed"),
+    [
+        pytest.param(1, [1, 2, 0], 12, 2, id="its-own-version"),
+        pytest.param(1, [1, 2, 0, 1], 12, 2, id="others-came-after-it"),
+        pytest.param(1, [1, 2], 15, 0, id="no-version-of-its-own"),
+        pytest.param(1, [1, 2], 5, 0, id="before-there-was-any"),
+        pytest.param(1, [], 5, 0, id="of-an-empty-namespace"),
+        pytest.param(40, [7, 8], 10, None, id="first-that-is-seen"),
+        pytest.param(40, [7, 8], 5, None, id="too-far-back"),
+    ],
+)
+def test_what_an_event_removed_is_told_by_the_versions_around_it(
+    first: int, entries: list[int], offset: int, removed: int | None
+) -> None:
+    rows = [
+        replace(
+            VERSION_ROW,
+            version=Version(first + number),
+            offset=Offset(10 + number),
+            entries=held,
+        )
+        for number, held in enumerate(entries)
+    ]
+    assert removed_by(rows, Offset(offset)) == removed

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from cachemind.core.wal_floor import Kept, floor_of, refusal
 from cachemind.types import Offset, Partition
+from cachemind_services.cli.wal import advice_line
 
 P = Partition(3)
 
@@ -57,6 +58,39 @@ def test_a_host_that_lives_and_keeps_nothing_needs_the_whole_log() -> None:
     )
     assert advised.deletable == 0
     assert "host box keeps no checkpoint yet" in advised.reason
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ([kept(49, shipped=False)], "the oldest retained checkpoint is at 3@49"),
+        (
+            [kept(49, shipped=False), kept(49)],
+            "the oldest retained snapshot is at 3@49",
+        ),
+        (
+            [kept(49, shipped=False), kept(79)],
+            "the oldest retained checkpoint is at 3@49",
+        ),
+    ],
+    ids=["by-itself", "of-a-snapshot", "below-a-snapshot"],
+)
+def test_only_what_is_shipped_is_called_a_snapshot(found: list[Kept], why: str) -> None:
+    assert floor_of(P, bounds(10, 100), found, must_ship=False).reason == why
+
+
+@pytest.mark.parametrize(
+    ("first", "found", "told"),
+    [
+        (10, [kept(28)], "holds offsets 10 to 99; the 19 offsets below 29 may be"),
+        (28, [kept(28)], "holds offsets 28 to 99; the one offset below 29 may be"),
+        (10, [], "holds offsets 10 to 99; none may be deleted: no snapshot is"),
+        (100, [], "is empty"),
+    ],
+)
+def test_advice_is_a_sentence(first: int, found: list[Kept], told: str) -> None:
+    floor = floor_of(P, bounds(first, 100), found, must_ship=False)
+    assert advice_line(floor).startswith(f"partition 3: {told}")
 
 
 offsets = st.integers(0, 100)

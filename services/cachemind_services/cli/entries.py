@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from cachemind_services.cli.http import Answer, add_client, call
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 GATEWAY_TIMEOUT: Final = 504
+_MS_PER_S: Final = 1_000
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,7 +60,7 @@ def run_get(arguments: argparse.Namespace) -> int:
 
 
 def run_put(arguments: argparse.Namespace) -> int:
-    """Store an answer and print where it is on the log."""
+    """Store an answer and print its key, and where it is on the log."""
     text = sys.stdin.read() if arguments.answer == "-" else arguments.answer
     request = request_of(arguments)
     body: dict[str, Any] = {
@@ -68,18 +70,41 @@ def run_put(arguments: argparse.Namespace) -> int:
     }
     if arguments.ttl is not None:
         body["ttl_s"] = seconds("--ttl", arguments.ttl)
-    stored = call(arguments, "POST", "/v1/cachemind/entries", body).expect(200, 201)
-    print(json.dumps(stored.json()))
+    answer = call(arguments, "POST", "/v1/cachemind/entries", body).expect(200, 201)
+    stored = answer.json()
+    print(json.dumps(stored) if arguments.json else stored_line(stored))
     return 0
 
 
 def run_invalidate(arguments: argparse.Namespace) -> int:
-    """Append the invalidation and print its LSN and whether it is folded."""
+    """Append the invalidation and print how many entries it reached.
+
+    Exit 0 also where that is none: none of them is served, as was asked.
+    """
     kind, value = _selector(arguments)
     body = {"kind": kind, "value": value, "reason": arguments.reason}
-    done = call(arguments, "POST", "/v1/cachemind/invalidate", body).expect(200, 202)
-    print(json.dumps(done.json()))
+    answer = call(arguments, "POST", "/v1/cachemind/invalidate", body).expect(200, 202)
+    done = answer.json()
+    print(json.dumps(done) if arguments.json else invalidated_line(done))
     return 0
+
+
+def stored_line(stored: Mapping[str, Any]) -> str:
+    """Return what a gateway stored, as a sentence."""
+    life_s = stored["ttl_ms"] / _MS_PER_S
+    return f"stored for {life_s:g} s at key {stored['key']} (LSN {stored['lsn']})"
+
+
+def invalidated_line(done: Mapping[str, Any]) -> str:
+    """Return what an invalidation did, as a sentence."""
+    removed, at = done.get("removed"), f"(LSN {done['lsn']})"
+    if not done["folded"]:
+        return f"invalidated; not folded yet, so how many entries is not known {at}"
+    if removed is None:
+        return f"invalidated; how many entries is not known {at}"
+    if removed == 0:
+        return f"no entry matched: nothing was invalidated {at}"
+    return f"invalidated {removed} {'entry' if removed == 1 else 'entries'} {at}"
 
 
 def seconds(name: str, text: str) -> int:

@@ -22,7 +22,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the parser and those of its actions."""
     wal = commands.add_parser("wal", help="how far the log may be deleted")
     actions = wal.add_subparsers(dest="action", metavar="ACTION", required=True)
-    advise = actions.add_parser("advise", help="say what no retained snapshot needs")
+    advise = actions.add_parser(
+        "advise", help="say what no retained snapshot or checkpoint needs"
+    )
     advise.set_defaults(run=run_advise)
     truncate = actions.add_parser("truncate", help="delete it; there is no way back")
     truncate.add_argument(
@@ -45,7 +47,7 @@ def run_advise(arguments: argparse.Namespace) -> int:
 
     found = advice(settings_from(arguments))
     for floor in found.floors:
-        print(json.dumps(_row(floor)) if arguments.json else _line(floor))
+        print(json.dumps(_row(floor)) if arguments.json else advice_line(floor))
     _tell_of(found.silent)
     return 0
 
@@ -129,8 +131,14 @@ def _row(floor: Floor) -> dict[str, object]:
     }
 
 
-def _line(floor: Floor) -> str:
-    return (
-        f"partition {floor.partition}: holds {floor.first} to {floor.end}, "
-        f"may be deleted below {floor.floor} ({floor.deletable}): {floor.reason}"
-    )
+def advice_line(floor: Floor) -> str:
+    """Return what is advised for one partition, as a sentence."""
+    head = f"partition {floor.partition}: "
+    if floor.first == floor.end:
+        return f"{head}is empty"
+    head += f"holds offsets {floor.first} to {floor.end - 1}; "
+    count = floor.deletable
+    if not count:
+        return f"{head}none may be deleted: {floor.reason}"
+    what = f"the {count} offsets" if count > 1 else "the one offset"
+    return f"{head}{what} below {floor.floor} may be deleted: {floor.reason}"

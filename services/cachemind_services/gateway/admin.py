@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import orjson
@@ -23,6 +24,7 @@ from cachemind.errors import (
     LogRejected,
     LogUnavailable,
     PayloadUnreadable,
+    StoreError,
 )
 from cachemind.events import (
     Evidence,
@@ -255,7 +257,13 @@ class Admin:
 
     async def _invalidate(self, scope: Scope, receive: Receive, send: Send) -> None:
         lsn = await self.invalidate(scope, await self._fields(receive))
-        await self._send_folded(lsn, send)
+        folded = await self._follower.folded(lsn.offset, FOLD_WAIT_S)
+        removed: int | None = None
+        if folded:
+            with suppress(StoreError):  # it is done all the same
+                removed = self._entries.removed_at(lsn.offset)
+        answer = {"lsn": str(lsn), "folded": folded, "removed": removed}
+        await send_json(send, 200 if folded else 202, answer)
 
     async def invalidate(self, scope: Scope, fields: JsonObject) -> Lsn:
         """Return the LSN of an invalidation, in effect here from now on.

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from cachemind.core.cache_control import Effective
 from cachemind.core.completion import parse_object
 from cachemind.core.entry_bytes import Served, serving
+from cachemind.core.state import VersionRow
 from cachemind.errors import MalformedCompletion, StoreError
 from cachemind.ports import StoreView
-from cachemind.types import ExactKey, Namespace, Offset, Sha256
+from cachemind.types import ExactKey, Namespace, Offset, Sha256, Version
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.overlay import Overlay
 
 _LOG: Final = logging.getLogger("cachemind.gateway")
 _MOST_REMEMBERED: Final = 8192
 NS_PER_MS: Final = 1_000_000
+_MOST_VERSIONS: Final = 256
+"""How many versions back an event's own is looked for."""
 
 
 class Entries:
@@ -62,6 +67,16 @@ class Entries:
             _LOG.warning("look-up failed: %s", error)
             return None
 
+    def removed_at(self, offset: Offset) -> int | None:
+        """Return how many entries the folded event at `offset` removed.
+
+        None where its version is too far back by now. Raises: `StoreError`.
+        """
+        head = self._follower.state.version
+        first = max(1, head - _MOST_VERSIONS)
+        rows = self._view.versions(self._namespace, Version(first), head)
+        return removed_by(rows, offset)
+
     def refusal(
         self, served: Served, effective: Effective, now_ns: int, *, usage: bool
     ) -> str | None:
@@ -95,6 +110,18 @@ class Entries:
             known = _tells_usage(served.response)
             self._with_usage[served.response_hash] = known
         return known
+
+
+def removed_by(rows: Sequence[VersionRow], offset: Offset) -> int | None:
+    """Return how many entries the event at `offset` removed, by the newest `rows`.
+
+    An event without a row changed nothing. None where they do not reach back to it.
+    """
+    for before, row in pairwise(rows):
+        if row.offset == offset:
+            return before.entries - row.entries
+    reached = not rows or rows[0].version == 1 or rows[0].offset < offset
+    return 0 if reached else None
 
 
 def _tells_usage(response: bytes) -> bool:

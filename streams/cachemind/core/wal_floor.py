@@ -16,8 +16,8 @@ from cachemind.types import Offset, Partition
 class Kept:
     """A checkpoint of one partition that is kept: `offset` is its last record's.
 
-    `shipped`: it outlives this host. `holder` is the host that keeps it, empty for
-    this one.
+    `shipped`: it is a snapshot's, and outlives this host. `holder` is the host that
+    keeps it, empty for this one.
     """
 
     offset: Offset
@@ -65,18 +65,21 @@ def floor_of(
     first, end = bounds
     usable = [one for one in kept if first <= one.offset + 1 <= end]
     if not usable:
-        return _nothing(partition, first, end, "no snapshot is retained")
+        return _nothing(
+            partition, first, end, "no snapshot is retained, nor a checkpoint"
+        )
     if must_ship and not any(one.shipped for one in usable):
         return _nothing(partition, first, end, "no retained snapshot is shipped yet")
     for name in sorted(set(others) - {one.holder for one in usable}):
         return _nothing(partition, first, end, f"host {name} keeps no checkpoint yet")
-    oldest = min(usable, key=lambda one: one.offset)
+    oldest = min(usable, key=lambda one: (one.offset, not one.shipped))
+    kind = "snapshot" if oldest.shipped else "checkpoint"
     return Floor(
         partition=partition,
         first=first,
         end=end,
         floor=Offset(oldest.offset + 1),
-        reason=f"the oldest retained snapshot is at {partition}@{oldest.offset}"
+        reason=f"the oldest retained {kind} is at {partition}@{oldest.offset}"
         + (f", held by host {oldest.holder}" if oldest.holder else ""),
     )
 
