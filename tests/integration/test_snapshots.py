@@ -142,9 +142,14 @@ def test_without_a_materializer_nothing_is_taken(elsewhere: CliHost) -> None:
 def test_a_place_without_snapshots_of_this_log_is_named(
     elsewhere: CliHost, tmp_path: Path
 ) -> None:
-    empty = str(tmp_path / "empty")
-    told = elsewhere.run("snapshot", "restore", "--from", empty, code=1)
+    empty, typo = tmp_path / "empty", tmp_path / "typo"
+    empty.mkdir()
+    told = elsewhere.run("snapshot", "restore", "--from", str(empty), code=1)
     assert f"snapshots at {empty}: there is none of this log" in told.stderr
+    for words in (("restore",), ("list",)):
+        told = elsewhere.run("snapshot", *words, "--from", str(typo), code=1)
+        assert f"snapshots at {typo}: there is no such folder" in told.stderr
+        assert not typo.exists()
 
 
 def test_an_empty_host_begins_from_the_newest_sound_shipped_snapshot(
