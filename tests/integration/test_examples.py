@@ -19,7 +19,7 @@ from tests.integration.serving import serving
 from tests.upstreams import ScriptedUpstream, served
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
-FOLDER = Path(__file__).parents[2] / "examples" / "kafka"
+FOLDER = Path(__file__).parents[2] / "schemas" / "examples" / "kafka"
 QUESTION = 'How do I "reset" my password?'
 
 
