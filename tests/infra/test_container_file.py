@@ -289,10 +289,13 @@ def test_the_context_is_enough_to_build_the_program(tmp_path: Path) -> None:
     subprocess.run([*build, "-o", tmp_path, context], check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    for root in ("schemas", "services", "streams"):
-        assert {path.removeprefix(f"{root}/") for path in _tracked(root)} <= held | {
-            "README.md"
-        }
+    for package in (
+        "schemas/cachemind_schemas",
+        "services/cachemind_services",
+        "streams/cachemind",
+    ):
+        root = package.partition("/")[0]
+        assert {path.removeprefix(f"{root}/") for path in _tracked(package)} <= held
 
 
 def _context() -> list[str]:
