@@ -294,7 +294,7 @@ class Commanding:
             log.warning("rollback at %s: %s", lsn, error)
             report = None
         if report is None:
-            return running(body)
+            return running(body.rollback_id, body.to_version)
         return done_of(Done(report=report, repeated=False))
 
     def _report(

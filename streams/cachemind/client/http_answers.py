@@ -22,7 +22,7 @@ from cachemind.client.errors import (
     Unavailable,
 )
 from cachemind.client.results import Answer, PutResult
-from cachemind.core.commands import RollbackDone, RollbackState
+from cachemind.core.commands import RollbackDone, RollbackState, running
 from cachemind.core.completion import Json, JsonObject
 from cachemind.errors import InvalidEvent
 from cachemind.events import Outcome
@@ -128,7 +128,7 @@ def read_rollback(answer: HttpAnswer, request_id: EventId) -> RollbackDone:
     found = document(answer, 200, 202)
     try:
         if answer.status == 202:
-            return _running(request_id)
+            return running(request_id, Version(-1))
         dry = found.get("dry_run") is True
         return RollbackDone(
             status=RollbackState.DRY_RUN if dry else RollbackState.COMMITTED,
@@ -148,23 +148,6 @@ def read_rollback(answer: HttpAnswer, request_id: EventId) -> RollbackDone:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _strange("a rollback") from error
-
-
-def _running(request_id: EventId) -> RollbackDone:
-    return RollbackDone(
-        status=RollbackState.RUNNING,
-        rollback_id=request_id,
-        from_version=-1,
-        to_version=Version(-1),
-        new_version=None,
-        restored=0,
-        removed=0,
-        changed=0,
-        replayed=0,
-        digest=None,
-        verdict="",
-        duration_ms=0,
-    )
 
 
 def document(answer: HttpAnswer, *statuses: int) -> JsonObject:

@@ -36,7 +36,6 @@ from cachemind.errors import (
     StoreError,
     UnknownVersion,
 )
-from cachemind.events import RolledBack
 from cachemind.types import (
     ID_BYTES,
     EventId,
@@ -290,13 +289,13 @@ def rehearsed(
     )
 
 
-def running(body: RolledBack) -> RollbackDone:
-    """Return the answer while a rollback is on the log and not folded yet."""
+def running(rollback_id: EventId, to_version: Version) -> RollbackDone:
+    """Return the answer while a rollback is not folded yet."""
     return RollbackDone(
         status=RollbackState.RUNNING,
-        rollback_id=body.rollback_id,
+        rollback_id=rollback_id,
         from_version=-1,
-        to_version=body.to_version,
+        to_version=to_version,
         new_version=None,
         restored=0,
         removed=0,
