@@ -6,7 +6,6 @@ program's own processes, each under its role's name.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,73 +19,40 @@ import httpx
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from cachemind.core.topics import Mode, topics
-from cachemind_services.broker import EmbeddedBroker, storage
-from cachemind_services.broker.server_config import Ports, server_properties
 from cachemind_services.broker.sockets import free_port
-from infra.terraform.container.apply_topics import apply, plan_in
 from tests.bench.running import wait_for
 from tests.integration.requests_host import Client
 from tests.integration.serving import eventually
-from tests.integration.test_kafka_security import SECRET, Properties, login
+from tests.secured_kafka import RULES, Properties, Secured, install, secured_broker
 from tests.upstreams import ScriptedUpstream, served
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT: Final = Path(__file__).parents[2]
-RULES: Final[Mapping[str, list[dict[str, object]]]] = json.loads(
-    (ROOT / "infra/terraform/modules/topics/acls.json").read_text()
-)
 ADMIN: Final = "topics"
-USERS: Final = (*RULES, ADMIN)
 PARTITIONS: Final = 2
 READY_S: Final = 120.0
 WAIT_S: Final = 20.0
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A broker's two addresses: where anybody may do all, and where none is nobody."""
-    port = free_port()
-    users = " ".join(f'user_{name}="{SECRET}"' for name in USERS)
-
-    def secured(log_dir: Path, ports: Ports) -> str:
-        plain = f"PLAINTEXT://127.0.0.1:{ports.broker}"
-        return server_properties(log_dir, ports) + (
-            f"listeners={plain},CONTROLLER://127.0.0.1:{ports.controller},"
-            f"CLIENT://127.0.0.1:{port}\n"
-            f"advertised.listeners={plain},CLIENT://127.0.0.1:{port}\n"
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,"
-            "CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT\n"
-            "inter.broker.listener.name=PLAINTEXT\n"
-            "listener.name.client.sasl.enabled.mechanisms=PLAIN\n"
-            "listener.name.client.plain.sasl.jaas.config="
-            "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            f"{users};\n"
-            "authorizer.class.name="
-            "org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
-            f"super.users=User:ANONYMOUS;User:{ADMIN}\n"
-        )
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "server_properties", secured)
-        with EmbeddedBroker(tmp_path_factory.mktemp("secured")) as broker:
-            yield str(broker.bootstrap_servers), f"127.0.0.1:{port}"
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    with secured_broker(folder, users=list(RULES), admins=[ADMIN]) as found:
+        yield found
 
 
 @dataclass(frozen=True)
 class Installation:
     """A log with its rules, and how the roles' processes are started on it."""
 
-    plain: str
-    servers: str
+    secured: Secured
     prefix: str
     folder: Path
     upstream: str
     port: int
 
     def kafka(self, role: str) -> Properties:
-        return login(self.servers, role)
+        return self.secured.login(role)
 
     def environ(self, role: str) -> dict[str, str]:
         task = self.folder / role
@@ -96,11 +62,6 @@ class Installation:
             "CACHEMIND_AUDIT_MODE": "true",
             "CACHEMIND_DATA_DIR": str(task),
             "CACHEMIND_ENCODER": "off",
-            "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS": self.servers,
-            "CACHEMIND_KAFKA_SASL_MECHANISM": "PLAIN",
-            "CACHEMIND_KAFKA_SASL_PASSWORD": SECRET,
-            "CACHEMIND_KAFKA_SASL_USERNAME": role,
-            "CACHEMIND_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
             "CACHEMIND_PARTITIONS": str(PARTITIONS),
             "CACHEMIND_PORT": str(self.port),
             "CACHEMIND_SINK_DIR": str(self.folder / "sealed"),
@@ -108,6 +69,7 @@ class Installation:
             "CACHEMIND_SNAPSHOT_URL": str(self.folder / "snapshots"),
             "CACHEMIND_TOPIC_PREFIX": self.prefix,
             "CACHEMIND_UPSTREAM": self.upstream,
+            **self.secured.settings(role),
             **({} if role == "gateway" else {"CACHEMIND_LOG_DIR": self.log_dir}),
         }
 
@@ -141,33 +103,12 @@ class Installation:
 
 @pytest.fixture
 def installation(
-    brokers: tuple[str, str], topic_prefix: str, tmp_path: Path
+    secured: Secured, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Installation]:
-    plain, servers = brokers
-    document = json.dumps(
-        {
-            "topics": [
-                {
-                    "name": spec.name,
-                    "partitions": spec.partitions,
-                    "replication_factor": spec.replication_factor,
-                    "settings": spec.settings(),
-                }
-                for spec in topics(PARTITIONS, Mode.DEVELOPMENT, topic_prefix).all()
-            ],
-            "acls": [
-                rule | {"principal": f"User:{role}", "name": name}
-                for role, rules in RULES.items()
-                for rule in rules
-                for name in [str(rule["name"]).replace("{prefix}", topic_prefix)]
-            ],
-        }
-    )
-    list(apply(login(servers, ADMIN), plan_in(document)))
+    install(secured.login(ADMIN), topic_prefix, PARTITIONS)
     with served(ScriptedUpstream()) as upstream:
         yield Installation(
-            plain=plain,
-            servers=servers,
+            secured=secured,
             prefix=topic_prefix,
             folder=tmp_path,
             upstream=upstream,
@@ -212,7 +153,7 @@ def test_every_role_does_its_work_with_its_own_rights(
         here.run("gateway", "replay", "--to-version", "1", "export")
 
         # Kafka-native clients: a command, its answer in one transaction.
-        with closing(Client(here.plain, here.prefix, "default")) as client:
+        with closing(Client(here.secured.plain, here.prefix, "default")) as client:
             answer = client.ask(to_version=1, dry_run=True, reason="test")
         assert answer.kind != "Refused", answer
 

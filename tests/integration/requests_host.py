@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -55,30 +55,47 @@ class Answer:
     value: dict[str, Any]
     kind: str
     body: dict[str, Any]
+    raw: bytes
 
 
 @dataclass
 class Client:
-    """Sends commands and collects the answers on a topic."""
+    """Sends commands and collects the answers on a topic.
+
+    `grant` is `NAMESPACE.ROLE`, whose topics it uses; without it those that all share.
+    `kafka` says how to come in, in librdkafka's words.
+    """
 
     servers: str
     prefix: str
     namespace: str
     answers: list[Answer] = field(default_factory=list)
+    grant: str = ""
+    kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    group: str = ""
 
     def __post_init__(self) -> None:
-        self.producer = Producer(
-            {"bootstrap.servers": self.servers, "partitioner": "murmur2_random"}
-        )
+        came = {"bootstrap.servers": self.servers, **self.kafka}
+        self.producer = Producer({**came, "partitioner": "murmur2_random"})
         self.consumer = Consumer(
             {
-                "bootstrap.servers": self.servers,
-                "group.id": f"client-{uuid.uuid4().hex}",
+                **came,
+                "group.id": self.group or f"client-{uuid.uuid4().hex}",
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
             }
         )
-        self.consumer.subscribe([f"{self.prefix}.replies"])
+        self.consumer.subscribe([self.replies])
+
+    @property
+    def requests(self) -> str:
+        """Return the topic that its commands go to."""
+        return ".".join(filter(None, (self.prefix, "requests", self.grant)))
+
+    @property
+    def replies(self) -> str:
+        """Return the topic that it is answered on."""
+        return ".".join(filter(None, (self.prefix, "replies", self.grant)))
 
     def send(
         self,
@@ -123,11 +140,11 @@ class Client:
             "body": (f"cachemind.v1.{command}", body),
         }
         sent = {
-            "reply-to": f"{self.prefix}.replies".encode(),
+            "reply-to": self.replies.encode(),
             "correlation-id": str(request_id).encode(),
         } | (headers or {})
         self.producer.produce(
-            f"{self.prefix}.requests",
+            self.requests,
             framed(value) if raw is None else raw,
             key or name,
             headers={n: v for n, v in sent.items() if v},
@@ -141,8 +158,9 @@ class Client:
         message = self.consumer.poll(for_s)
         if message is None or message.error() is not None:
             return
+        raw = message.value() or b""
         value: Any = fastavro.schemaless_reader(
-            BytesIO((message.value() or b"")[10:]),
+            BytesIO(raw[10:]),
             REPLY,
             return_record_name=True,
             return_record_name_override=True,
@@ -156,6 +174,7 @@ class Client:
                 value,
                 kind.rpartition(".")[2],
                 body,
+                raw,
             )
         )
 
@@ -247,7 +266,8 @@ def records(host: CliHost, topic: str) -> Sequence[Any]:
     from cachemind.types import Partition
 
     with closing(KafkaReader(host.kafka, f"{host.prefix}.{topic}")) as reader:
-        count = 1 if topic == "dlq" else len(host.partitions)
+        alone = topic == "dlq" or "." in topic
+        count = 1 if alone else len(host.partitions)
         return [
             record
             for partition in map(Partition, range(count))
