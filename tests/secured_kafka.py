@@ -63,12 +63,13 @@ class Secured:
 
 @contextmanager
 def secured_broker(
-    folder: Path, users: Sequence[str], admins: Sequence[str]
+    folder: Path, users: Sequence[str], admins: Sequence[str] = (), more: str = ""
 ) -> Iterator[Secured]:
     """Run a broker with a second listener, where one has to say who one is.
 
-    `admins` may do everything, `users` what rules let them. Ours is not configurable
-    in this way on purpose, so this adds to what it writes.
+    `admins` may do everything, `users` what rules let them; `more` is for
+    `server.properties`. Ours is not configurable in this way on purpose, so this adds
+    to what it writes.
     """
     port = free_port()
 
@@ -87,7 +88,7 @@ def secured_broker(
             "org.apache.kafka.common.security.scram.ScramLoginModule required;\n"
             "authorizer.class.name="
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
-            f"super.users={supers}\n"
+            f"super.users={supers}\n{more}"
         )
 
     with pytest.MonkeyPatch.context() as patch:

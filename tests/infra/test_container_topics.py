@@ -20,9 +20,10 @@ from infra.terraform.container.apply_topics import (
 )
 from tests.infra.containerfile import ROOT
 from tests.integration.serving import eventually
-from tests.integration.test_kafka_security import login, servers
+from tests.integration.test_kafka_security import kafka
+from tests.secured_kafka import Secured
 
-__all__ = ["servers"]  # the fixture: a broker where one has to say who one is
+__all__ = ["kafka"]  # the fixture: a broker where one has to say who one is
 
 pytestmark = pytest.mark.broker
 
@@ -65,88 +66,88 @@ def rule(
     }
 
 
-def done(servers: str, wanted: dict[str, Any], who: str = "alice") -> list[str]:
+def done(kafka: Secured, wanted: dict[str, Any], who: str = "alice") -> list[str]:
     """Apply a plan; return what was said."""
-    return list(apply(login(servers, who), plan_in(json.dumps(wanted))))
+    return list(apply(kafka.login(who), plan_in(json.dumps(wanted))))
 
 
-def changes(servers: str, wanted: dict[str, Any]) -> list[str]:
+def changes(kafka: Secured, wanted: dict[str, Any]) -> list[str]:
     """Apply a plan; return what was changed, without what others may do."""
-    said = done(servers, wanted)
+    said = done(kafka, wanted)
     return [line for line in said if not line.startswith("left as it is")]
 
 
-def settled(servers: str, wanted: dict[str, Any]) -> None:
+def settled(kafka: Secured, wanted: dict[str, Any]) -> None:
     """Apply a plan, and return once the broker shows all of it."""
-    done(servers, wanted)
-    eventually(lambda: not changes(servers, wanted))
+    done(kafka, wanted)
+    eventually(lambda: not changes(kafka, wanted))
 
 
-def may_look(servers: str, prefix: str) -> bool:
+def may_look(kafka: Secured, prefix: str) -> bool:
     """Return whether bob's right to look has come to the broker already."""
     name = f"{prefix}.wal"
     try:
-        return describe_topics(login(servers, "bob"), [name])[name].partitions == 2
+        return describe_topics(kafka.login("bob"), [name])[name].partitions == 2
     except LogRejected:
         return False
 
 
 def test_what_is_missing_is_made_and_a_second_time_changes_nothing(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
     wanted = document(topic_prefix)
-    said = done(servers, wanted)
+    said = done(kafka, wanted)
     assert f"created topic {topic_prefix}.wal" in said
     assert f"allowed {GATEWAY} read on topic {topic_prefix}.wal" in said
-    eventually(lambda: not changes(servers, wanted))
+    eventually(lambda: not changes(kafka, wanted))
 
 
 def test_the_program_finds_the_topics_as_it_wants_them(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
-    settled(servers, document(topic_prefix))
+    settled(kafka, document(topic_prefix))
     specs = topics(2, Mode.DEVELOPMENT, topic_prefix).all()
     # By who may only look: a topic that had to be made would be refused.
-    eventually(lambda: may_look(servers, topic_prefix))
-    ensure_topics(login(servers, "bob"), specs)
+    eventually(lambda: may_look(kafka, topic_prefix))
+    ensure_topics(kafka.login("bob"), specs)
 
 
 def test_a_rule_lets_its_principal_do_that_and_nothing_else(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
-    settled(servers, document(topic_prefix))
-    eventually(lambda: may_look(servers, topic_prefix))
+    settled(kafka, document(topic_prefix))
+    eventually(lambda: may_look(kafka, topic_prefix))
     other = document(topic_prefix, retention_ms="9") | {"acls": []}
     with pytest.raises(LogRejected):
-        done(servers, other, who="bob")
+        done(kafka, other, who="bob")
 
 
 def test_a_changed_setting_is_brought_to_the_plan_and_another_one_left(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
-    settled(servers, document(topic_prefix))
-    said = done(servers, document(topic_prefix, retention_ms="86400001"))
+    settled(kafka, document(topic_prefix))
+    said = done(kafka, document(topic_prefix, retention_ms="86400001"))
     assert f"{topic_prefix}.wal: retention.ms is 86400001, was -1" in said
-    wal = describe_topics(login(servers, "alice"), [f"{topic_prefix}.wal"])
+    wal = describe_topics(kafka.login("alice"), [f"{topic_prefix}.wal"])
     settings = wal[f"{topic_prefix}.wal"].settings
     assert settings["retention.ms"] == "86400001"
     assert settings["cleanup.policy"] == "delete"
 
 
 def test_a_rule_that_the_plan_no_longer_has_is_taken_from_its_principal(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
     wanted = document(topic_prefix)
     wanted["acls"].append(rule("topic", f"{topic_prefix}.wal", "literal", "write"))
-    settled(servers, wanted)
-    said = changes(servers, document(topic_prefix))
+    settled(kafka, wanted)
+    said = changes(kafka, document(topic_prefix))
     gone = f"no longer allowed {GATEWAY} write on topic {topic_prefix}.wal"
     assert said == [gone]
-    eventually(lambda: not changes(servers, document(topic_prefix)))
+    eventually(lambda: not changes(kafka, document(topic_prefix)))
 
 
 def test_every_rule_of_the_module_is_one_that_kafka_takes(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
     # As main.tf of module topics writes them.
     wanted = document(topic_prefix)
@@ -156,10 +157,10 @@ def test_every_rule_of_the_module_is_one_that_kafka_takes(
         for role, rules in json.loads(ACLS.read_text("utf-8")).items()
         for one in rules
     ]
-    said = changes(servers, wanted)
+    said = changes(kafka, wanted)
     allowed = [one for one in said if re.match(r"allowed User:(?!alice)", one)]
     assert len(allowed) == sum(len(one["operations"]) for one in wanted["acls"])
-    assert not changes(servers, wanted)
+    assert not changes(kafka, wanted)
 
 
 def test_who_applies_a_plan_may_apply_the_next_one() -> None:
@@ -180,56 +181,52 @@ def test_who_is_in_the_plan_or_has_no_name_gets_nothing_more(user: str) -> None:
     assert with_applier(plan, user) == plan
 
 
-def test_what_others_may_do_is_told_and_left(servers: str, topic_prefix: str) -> None:
+def test_what_others_may_do_is_told_and_left(kafka: Secured, topic_prefix: str) -> None:
     other = rule(
         "topic", f"{topic_prefix}.requests", "literal", "write", principal="User:app"
     )
     wanted = document(topic_prefix)
-    settled(servers, {"topics": wanted["topics"], "acls": [other]})
+    settled(kafka, {"topics": wanted["topics"], "acls": [other]})
     left = f"left as it is: User:app write on topic {topic_prefix}.requests"
-    settled(servers, wanted)
-    assert left in done(servers, wanted)
+    settled(kafka, wanted)
+    assert left in done(kafka, wanted)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_another_number_of_partitions_is_refused_before_any_change(
-    servers: str, topic_prefix: str, partitions: int
+    kafka: Secured, topic_prefix: str, partitions: int
 ) -> None:
-    settled(servers, document(topic_prefix))
+    settled(kafka, document(topic_prefix))
     wanted = document(topic_prefix, partitions=partitions)
     wanted["topics"].insert(0, _topic(f"{topic_prefix}.first"))
     with pytest.raises(TopicMisconfigured, match="partitions"):
-        done(servers, wanted)
-    alice = login(servers, "alice")
+        done(kafka, wanted)
+    alice = kafka.login("alice")
     assert describe_topics(alice, [f"{topic_prefix}.first"]) == {}
 
 
-def test_fewer_copies_than_planned_are_refused(servers: str, topic_prefix: str) -> None:
-    settled(servers, {"topics": [_topic(f"{topic_prefix}.wal")], "acls": []})
+def test_fewer_copies_than_planned_are_refused(
+    kafka: Secured, topic_prefix: str
+) -> None:
+    settled(kafka, {"topics": [_topic(f"{topic_prefix}.wal")], "acls": []})
     wanted = _topic(f"{topic_prefix}.wal") | {"replication_factor": 3}
     with pytest.raises(TopicMisconfigured, match=r"replication\.factor"):
-        done(servers, {"topics": [wanted], "acls": []})
+        done(kafka, {"topics": [wanted], "acls": []})
 
 
 def test_without_rules_in_the_plan_none_are_looked_at(
-    servers: str, topic_prefix: str
+    kafka: Secured, topic_prefix: str
 ) -> None:
     plan = {"topics": [_topic(f"{topic_prefix}.wal")], "acls": []}
-    assert done(servers, plan) == [f"created topic {topic_prefix}.wal"]
+    assert done(kafka, plan) == [f"created topic {topic_prefix}.wal"]
 
 
 # ---- as a command -------------------------------------------------------------------
 
 
 @pytest.fixture
-def environ(servers: str) -> dict[str, str]:
-    return {
-        "CACHEMIND_KAFKA_BOOTSTRAP_SERVERS": servers,
-        "CACHEMIND_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-        "CACHEMIND_KAFKA_SASL_MECHANISM": "PLAIN",
-        "CACHEMIND_KAFKA_SASL_USERNAME": "alice",
-        "CACHEMIND_KAFKA_SASL_PASSWORD": str(login("", "alice")["sasl.password"]),
-    }
+def environ(kafka: Secured) -> dict[str, str]:
+    return kafka.settings("alice")
 
 
 def test_the_task_reads_the_plan_and_the_programs_settings(
