@@ -18,6 +18,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from cachemind.client import CacheMind
 from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
 
@@ -85,6 +86,22 @@ def test_an_answer_has_receipts_that_verify_offline(
         )
         assert shown.returncode == 0, shown.stderr
         assert json.loads(shown.stdout)["outcome"] == "ok"
+
+
+def test_who_asks_over_kafka_alone_is_given_the_same_receipts(
+    host: AuditHost, tmp_path: Path
+) -> None:
+    question = [{"role": "user", "content": "Why is coal black?"}]
+    with CacheMind(f"kafka://{_bootstrap(host)}", namespace="default") as cache:
+        answer = cache.complete("m", question)
+        found = cache.receipt(answer.trace_id, wait_s=30)
+        assert found is not None
+    assert found.document == host.receipts(answer.trace_id)
+    saved = tmp_path / "evidence.json"
+    saved.write_text(json.dumps(found.document))
+    keys = str(host.log_dir / "keys.json")
+    shown = run_cli("audit", "show", "--evidence", str(saved), "--keys", keys)
+    assert shown.returncode == 0, shown.stderr
 
 
 def test_changed_evidence_is_told_from_sound_evidence(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from cachemind.adapters.receipt_rows import IndexIdentity
+from cachemind.adapters.rocks_options import RocksMemory
+from cachemind.adapters.rocks_receipts import RocksReceiptIndex
 from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
@@ -26,11 +31,15 @@ from cachemind.client import (
     Unavailable,
 )
 from cachemind.codec.codec import Codec
+from cachemind.codec.evidence import read_evidence
+from cachemind.core.partitioner import partition_of
 from cachemind.events import Feedback, Invalidated, Outcome, RolledBack
 from cachemind_services.broker import EmbeddedBroker
+from cachemind_services.gateway.receipts_api import PAGE
 from tests.client_bench import Asked, asked, run
-from tests.integration.cli_host import CliHost, cli_host
+from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
 from tests.integration.requests_host import Answering, answering, records
+from tests.receipt_log import ReceiptLog, trace
 from tests.upstreams import ScriptedUpstream, completion, served
 from tests.wal_events import ALPHA
 
@@ -70,7 +79,8 @@ def host(
 ) -> Iterator[CliHost]:
     servers, prefix = broker.bootstrap_servers, f"t{uuid.uuid4().hex[:12]}"
     folder = tmp_path_factory.mktemp("host")
-    with cli_host(servers, prefix, folder, upstream=model[1]) as running:
+    settings = {"upstream": model[1], "audit_mode": "true"}
+    with cli_host(servers, prefix, folder, **settings) as running:
         running.start()
         running.wait(lambda: "live" in running.output())
         yield running
@@ -221,11 +231,43 @@ def test_a_rollback_is_rehearsed_refused_and_done(
 def test_what_is_refused_is_said_as_over_http(
     answered: Answering, cache: Asked
 ) -> None:
-    with pytest.raises(NotValid, match="gateway"):
-        cache.receipt("ab" * 16)
     with pytest.raises(NotValid) as wrong:
         cache.complete(MODEL, [])
     assert wrong.value.status == 400
+
+
+def test_receipts_are_waited_for_and_all_pages_come_as_one(
+    host: CliHost, answered: Answering, make: Make
+) -> None:
+    log = ReceiptLog(PARTITIONS)
+    home = partition_of(ALPHA.encode(), PARTITIONS)
+    mine = trace(1 if make is CacheMind else 2)
+    identity = IndexIdentity(
+        cluster_id="cluster", audit_topic_id="audit", cuts_topic_id="cuts"
+    )
+    path = host.data_dir / "receipts-index"
+    with (
+        asked(make, url_of(host), **named(host)) as cache,
+        asked(make, url_of(host), **{**named(host), "namespace": "bank"}) as other,
+        ThreadPoolExecutor(1) as pool,
+        closing(RocksReceiptIndex(path, identity, RocksMemory(), PARTITIONS)) as index,
+    ):
+        before = len(records(host, "wal"))
+        assert cache.receipt(mine.hex()) is None
+        waiting = pool.submit(cache.receipt, mine.hex(), wait_s=60, timeout_s=90)
+        for _ in range(PAGE + 1):
+            log.sign(home, [mine], ALPHA)
+        assert index.add_receipts(log.records[home])
+        log.cut()
+        index.add_cuts(log.cuts)
+        found = waiting.result(90)
+        assert found is not None
+        receipts: Any = found.document["receipts"]
+        assert [one["seq"] for one in receipts] == list(range(PAGE + 1))
+        assert read_evidence(receipts[-1]).receipt == log.receipts[home][-1]
+        assert other.receipt(mine.hex()) is None
+        assert len(records(host, "wal")) == before
+    shutil.rmtree(path)
 
 
 def test_each_of_many_at_once_gets_its_own_answer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from cachemind.core.access import (
@@ -17,6 +19,7 @@ from cachemind.core.access import (
     namespace_of,
     require,
 )
+from cachemind.core.cache_commands import CacheCommand
 from cachemind.errors import Forbidden, InvalidRequest
 from cachemind.receipts import SYSTEM_NAMESPACE
 from cachemind.types import Namespace, Principal
@@ -91,6 +94,11 @@ def test_every_operation_has_a_row_and_no_two_are_asked_for_alike() -> None:
         used = [getattr(surface, interface) for surface in OPERATIONS.values()]
         named = [name for name in used if name]
         assert len(named) == len(set(named))
+
+
+def test_every_command_has_a_row() -> None:
+    commands = {surface.kafka for surface in OPERATIONS.values() if surface.kafka}
+    assert commands == {kind.__name__ for kind in get_args(CacheCommand)} | {"Rollback"}
 
 
 def test_only_what_says_nothing_about_a_namespace_needs_no_right() -> None:

@@ -26,6 +26,7 @@ from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
     Complete,
+    FindReceipt,
     Invalidate,
     Logged,
     Lookup,
@@ -540,17 +541,20 @@ async def test_a_broker_that_is_away_is_waited_for(cluster: Cluster) -> None:
     assert first.desk.opened == 3
 
 
-async def test_upstream_is_waited_for_before_a_transaction_and_not_by_those_before(
-    cluster: Cluster,
+@pytest.mark.parametrize(
+    "body", [Complete(request=b"{}"), FindReceipt(trace_id=TraceId(bytes([1] * 16)))]
+)
+async def test_what_takes_long_is_waited_for_before_a_transaction_begins(
+    cluster: Cluster, body: CacheCommand
 ) -> None:
     async with process(cluster) as first:
         gate = first.desk.gates[identity(2)] = asyncio.Event()
         first.inbox.put_nowait(record(0))
-        first.inbox.put_nowait(record(1, Complete(request=b"{}")))
-        first.inbox.put_nowait(record(2, Complete(request=b"{}")))
+        first.inbox.put_nowait(record(1, body))
+        first.inbox.put_nowait(record(2, body))
         await until(lambda: cluster.offset == 1)
         # Those that come while it waits are asked for as well.
-        first.inbox.put_nowait(record(3, Complete(request=b"{}")))
+        first.inbox.put_nowait(record(3, body))
         await until(lambda: len(first.desk.foreseen) == 3)
         assert not first.session.is_open
         gate.set()

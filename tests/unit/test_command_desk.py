@@ -15,16 +15,20 @@ import pytest
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.memory_embedder import MemoryEmbedder
 from cachemind.adapters.memory_log import MemoryLog
+from cachemind.adapters.memory_receipts import MemoryReceiptIndex
 from cachemind.codec.codec import Codec
 from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
     Complete,
+    FindReceipt,
+    Foreseeable,
     Invalidate,
     Logged,
     Lookup,
     Put,
     PutDone,
+    ReceiptFound,
 )
 from cachemind.core.commands import Command, Problem, ProblemCode, Reply
 from cachemind.core.partitioner import partition_of
@@ -47,6 +51,7 @@ from cachemind_services.gateway.deps import Access, GatewayDeps, OnWalFailure
 from cachemind_services.gateway.held_upstream import HeldUpstream, Said
 from cachemind_services.gateway.metrics import GatewayMetrics
 from tests.gateways import NAMESPACE, PARTITIONS, SETTINGS, Fold
+from tests.receipt_log import ReceiptLog, trace
 from tests.upstreams import completion
 
 OTHER = Namespace("other")
@@ -91,6 +96,7 @@ class World:
     fold: Fold
     model: Model
     desk: CommandDesk
+    index: MemoryReceiptIndex
     sent: int = 0
 
     def ask(
@@ -103,7 +109,11 @@ class World:
 
     async def all(self, *asked: Asked) -> Sequence[Reply]:
         await asyncio.gather(
-            *(self.desk.foresee(a) for a in asked if isinstance(body_of(a), Complete))
+            *(
+                self.desk.foresee(a)
+                for a in asked
+                if isinstance(body_of(a), Foreseeable)
+            )
         )
         replies = await self.desk.decide(asked)
         for each in asked:
@@ -153,7 +163,7 @@ def memory() -> Iterator[tuple[MemoryLog, Fold]]:
 @pytest.fixture
 async def world(memory: tuple[MemoryLog, Fold]) -> AsyncIterator[World]:
     log, fold = memory
-    model = Model()
+    model, index = Model(), MemoryReceiptIndex(PARTITIONS)
     model.open.set()
 
     def opened(wal: LogWriter) -> GatewayDeps:
@@ -171,6 +181,7 @@ async def world(memory: tuple[MemoryLog, Fold]) -> AsyncIterator[World]:
                 Partition(p): reader.bounds(Partition(p))[1] for p in range(PARTITIONS)
             },
             metrics=GatewayMetrics(),
+            receipts=index.view(),
             access=Access(upstream={KEYED: ((b"authorization", b"Bearer held"),)}),
         )
 
@@ -179,7 +190,7 @@ async def world(memory: tuple[MemoryLog, Fold]) -> AsyncIterator[World]:
 
     desk = CommandDesk(DeskPorts(open=opened, of=of, upstream=model))
     await desk.open(log.writer())
-    yield World(log, fold, model, desk)
+    yield World(log, fold, model, desk, index)
     await desk.close()
 
 
@@ -423,6 +434,43 @@ async def test_a_fold_that_lags_is_waited_for(
         await asyncio.sleep(0.01)
     (reply,) = await world.desk.decide([asked])
     assert answered(reply).outcome is Outcome.MISS
+
+
+async def test_a_receipt_is_waited_for_before_it_is_decided_and_in_no_transaction(
+    world: World,
+) -> None:
+    asked = world.ask(FindReceipt(trace_id=trace(1), wait_ms=1000))
+    waiting = asyncio.ensure_future(world.desk.foresee(asked))
+    audit = ReceiptLog(PARTITIONS)
+    audit.sign(HOME, [trace(1)], NAMESPACE)
+    audit.cut()
+    assert world.index.add_receipts(audit.records[HOME])
+    world.index.add_cuts(audit.cuts)
+    await waiting
+    (reply,) = await world.desk.decide([asked])
+    assert isinstance(reply.body, ReceiptFound)
+    # What was not foreseen is not waited for.
+    late = world.ask(FindReceipt(trace_id=trace(2), wait_ms=1000))
+    began = asyncio.get_running_loop().time()
+    (reply,) = await world.desk.decide([late])
+    assert asyncio.get_running_loop().time() - began < 0.9
+    assert problem(reply).code is ProblemCode.NOT_FOUND
+    other = world.ask(FindReceipt(trace_id=trace(1)), OTHER)
+    (reply,) = await world.desk.decide([other])
+    assert problem(reply).code is ProblemCode.NOT_FOUND
+    assert world.envelopes == []
+
+
+async def test_nobody_waits_for_receipts_of_a_tenure_that_ends(world: World) -> None:
+    asked = world.ask(FindReceipt(trace_id=trace(1), wait_ms=1000))
+    await world.one(Lookup(request=chat("a")))
+    waiting = asyncio.ensure_future(world.desk.foresee(asked))
+    while not any("find-receipts" in task.get_name() for task in asyncio.all_tasks()):
+        await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    await world.desk.open(world.log.writer())
+    await waiting
+    assert asyncio.get_running_loop().time() - began < 0.9
 
 
 def _unrelated() -> Envelope:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from io import BytesIO
+from typing import Any
 
 import fastavro
 import pytest
@@ -20,11 +21,13 @@ from cachemind.core.cache_commands import (
     CacheAnswer,
     CacheCommand,
     Complete,
+    FindReceipt,
     Invalidate,
     Logged,
     Lookup,
     Put,
     PutDone,
+    ReceiptFound,
 )
 from cachemind.core.commands import (
     Command,
@@ -69,7 +72,8 @@ from cachemind.types import (
     TraceId,
     Version,
 )
-from cachemind_schemas.loader import current_of, released_of
+from cachemind_schemas.loader import current_of, definitions, released_of
+from tests.vectors import make_commands
 
 ID = EventId(bytes(range(16)))
 TRACE = TraceId(bytes(range(1, 17)))
@@ -142,6 +146,12 @@ asked = st.one_of(
         served_trace_id=st.just(TRACE),
         verdict=st.sampled_from(Verdict),
     ),
+    st.builds(
+        FindReceipt,
+        trace_id=st.just(TRACE),
+        after=st.integers(-(2**63), 2**63 - 1),
+        wait_ms=st.integers(-(2**63), 2**63 - 1),
+    ),
 )
 HIT = Answered(
     outcome=Outcome.HIT_EXACT,
@@ -188,8 +198,9 @@ def test_a_command_of_a_client_with_the_first_schema_is_understood() -> None:
         replace(HIT, outcome=Outcome.MISS, key=None, similarity=None, stored=True),
         PutDone(key=ExactKey(bytes(range(32))), snapshot_id="ab" * 16, ttl_ms=7),
         Logged(),
+        ReceiptFound(document=b"{}"),
     ],
-    ids=["done", "problem", "hit", "miss", "put", "logged"],
+    ids=["done", "problem", "hit", "miss", "put", "logged", "receipt"],
 )
 @pytest.mark.parametrize("lsn", [None, Lsn(Partition(3), Offset(12))])
 def test_a_reply_survives_its_encoding(
@@ -204,6 +215,40 @@ def test_a_reply_survives_its_encoding(
         version=12,
     )
     assert decode_reply(encode_reply(reply)) == reply
+
+
+def test_the_vectors_are_what_this_build_writes() -> None:
+    assert make_commands.TARGET.read_text("utf-8") == make_commands.document()
+
+
+def test_every_kind_of_command_and_of_reply_has_a_vector() -> None:
+    kinds = {type(body).__name__ for body in make_commands.COMMANDS.values()}
+    assert kinds == set(_branches("Command"))
+    kinds = {type(body).__name__ for body in make_commands.REPLIES.values()}
+    assert kinds == set(_branches("Reply"))
+
+
+def test_a_client_with_the_former_schema_reads_what_it_knows() -> None:
+    former = released_of("replies")[1]
+    assert former.version == "0.2.0"
+    parsed = fastavro.parse_schema(json.loads(former.text), named_schemas={})
+    for name, body in make_commands.REPLIES.items():
+        if name == "receipt_found":
+            continue
+        record = encode_reply(make_commands.reply(body))
+        source = BytesIO(record[10:])
+        if name == "problem":  # with a code that is newer
+            with pytest.raises(IndexError):
+                fastavro.schemaless_reader(source, parsed, None)
+            continue
+        fastavro.schemaless_reader(source, parsed, None)
+        assert source.read() == b""
+
+
+def _branches(root: str) -> list[str]:
+    schema: Any = definitions()[f"cachemind.v1.{root}"]
+    found: list[str] = next(f for f in schema["fields"] if f["name"] == "body")["type"]
+    return found
 
 
 def test_a_symbol_of_a_newer_build_is_refused() -> None:

@@ -40,6 +40,7 @@ from cachemind_services.bootstrap.log import (
 )
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.payloads import OpenPayloads, open_payloads
+from cachemind_services.bootstrap.receipts import open_receipt_view
 from cachemind_services.bootstrap.upstream_credentials import (
     read_upstream_credentials,
 )
@@ -81,6 +82,7 @@ class CommandPorts:
             clock=SystemClock(),
             log_ends=self._ends,
             past=_no_past,
+            receipts=open_receipt_view(self._settings, view_scratch(self._settings)),
             payloads=opened.payloads,
             payload_keys=opened.keys,
             upstream_credentials=self._credentials,

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cachemind.core.cache_commands import (
     CacheAnswer,
     Complete,
+    FindReceipt,
     Invalidate,
     Logged,
     Lookup,
     Put,
     PutDone,
+    ReceiptFound,
 )
 from cachemind.core.commands import Command, Problem, ProblemCode, Reply
 from cachemind.core.identifiers import format_traceparent
@@ -35,6 +37,7 @@ from cachemind.ports.commands import Asked
 from cachemind.types import ExactKey, Lsn, Namespace
 from cachemind_services.gateway.admin import PREFIX
 from cachemind_services.gateway.call import Call, upstream_request
+from cachemind_services.gateway.command_receipts import receipt_found
 from cachemind_services.gateway.command_terms import (
     Told,
     controls,
@@ -79,12 +82,16 @@ class DeskPorts:
 
 @dataclass(slots=True)
 class _Foreseen:
-    """A completion until its transaction is committed; `number` is its place."""
+    """What takes long until its transaction is committed; `number` is its place.
+
+    `shown` is what a question for receipts was answered.
+    """
 
     number: int
     held: Held = field(default_factory=Held)
     task: asyncio.Task[None] | None = None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
+    shown: ReceiptFound | Problem | None = None
 
 
 class CommandDesk:
@@ -123,8 +130,11 @@ class CommandDesk:
         for parts in spaces.values():
             await _left(parts)
         shared, self._shared = self._shared, None
-        if shared is not None:
-            await shared.close()
+        if shared is None:
+            return
+        if shared.receipts is not None:
+            await shared.receipts.close()
+        await shared.close()
 
     async def _parts(self, namespace: Namespace) -> Parts:
         """Return what answers for a namespace.
@@ -163,7 +173,7 @@ class CommandDesk:
     # ---- before ---------------------------------------------------------------------
 
     async def foresee(self, asked: Asked) -> None:
-        """Have upstream asked where a completion will need it."""
+        """Have upstream asked where a completion will need it; wait for receipts."""
         foreseen = self._of(asked.command)
         if foreseen.task is None or (foreseen.held.missed and foreseen.task.done()):
             foreseen.task = asyncio.create_task(self._ask(asked, foreseen))
@@ -179,6 +189,9 @@ class CommandDesk:
     async def _ask(self, asked: Asked, foreseen: _Foreseen) -> None:
         try:
             parts = await self._parts(asked.command.namespace)
+            if isinstance(body := asked.command.body, FindReceipt):
+                foreseen.shown = await receipt_found(parts.receipts_api, body)
+                return
             call = self._call(parts, asked)
         except InvalidRequest:
             return  # as it will be answered
@@ -262,7 +275,7 @@ class CommandDesk:
         body = asked.command.body
         if isinstance(body, Complete):
             return self._of(asked.command).held.said is None
-        return isinstance(body, Lookup)
+        return isinstance(body, Lookup | FindReceipt)
 
     async def _reply(self, parts: Parts, asked: Asked) -> Reply:
         command = asked.command
@@ -274,6 +287,8 @@ class CommandDesk:
                 answer = await self._looked_up(parts, asked)
                 body, lsn = answer.body, answer.lsn
                 version = max(answer.version, version)
+            elif isinstance(command.body, FindReceipt):
+                body = await self._receipts(parts, command, command.body)
             else:
                 body, lsn = await _written(parts, asked, self._fields(asked))
         except InvalidRequest as error:
@@ -314,6 +329,15 @@ class CommandDesk:
         is_lookup = isinstance(asked.command.body, Lookup)
         hear_only(Held() if is_lookup else self._of(asked.command).held)
         return told(await heard(parts.chat.handle, call.scope, call.body))
+
+    async def _receipts(
+        self, parts: Parts, command: Command, body: FindReceipt
+    ) -> ReceiptFound | Problem:
+        shown = self._of(command).shown
+        if shown is None:
+            at_once = replace(body, wait_ms=0)
+            shown = await receipt_found(parts.receipts_api, at_once)
+        return shown
 
 
 async def _written(

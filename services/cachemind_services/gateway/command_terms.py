@@ -134,16 +134,21 @@ def _answered(answer: Heard, outcome: Outcome, status: bytes) -> Answered | Prob
 
 def _refused(answer: Heard) -> Problem:
     error = _error(answer)
-    message = str(error.get("message") or "")
     if error.get("code") == "wal_unavailable":
-        raise LogUnavailable(message)
-    field = str(error.get("param") or "")
+        raise LogUnavailable(str(error.get("message") or ""))
     code = ProblemCode.FAILED
     if answer.status == TOO_LARGE:
         code = ProblemCode.TOO_LARGE
     elif answer.status < 500:
         code = ProblemCode.INVALID_REQUEST
-    return _problem(code, _FIELDS.get(field, field), message)
+    return refusal(answer, code)
+
+
+def refusal(answer: Heard, code: ProblemCode) -> Problem:
+    """Return an answer that is no success as a problem of that kind."""
+    error = _error(answer)
+    field = str(error.get("param") or "")
+    return _problem(code, _FIELDS.get(field, field), str(error.get("message") or ""))
 
 
 def _error(answer: Heard) -> Mapping[str, Any]:

@@ -40,6 +40,18 @@ def post(path: str, headers: Sequence[Header]) -> Scope:
     }
 
 
+def get(path: str, query: str) -> Scope:
+    """Return the scope of a GET of `path` with a query, which may be empty."""
+    return {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [],
+    }
+
+
 async def heard(handler: Handler, scope: Scope, body: bytes) -> Heard:
     """Return what `handler` answers to a request whose caller waits for it."""
     answer, parts = Heard(), list[bytes]()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
+
 from cachemind.codec.evidence import shown_evidence
 from cachemind.errors import InvalidRequest, StoreError
 from cachemind.ports.receipt_index import ReceiptFinder
@@ -18,9 +20,12 @@ RECEIPTS_PREFIX: Final = "/v1/receipts/"
 PAGE: Final = 32
 """Receipts in one answer."""
 
+PAGE_BYTES: Final = 2**20
+"""No more are added after so many, so that an answer fits into a Kafka record."""
+
 _KNOWN: Final = frozenset({"wait", "after"})
 _HEX: Final = frozenset("0123456789abcdef")
-_NOT_KEPT: Final = 501
+NOT_KEPT: Final = 501
 _RETRY: Final = ((b"retry-after", b"1"),)
 
 
@@ -28,7 +33,7 @@ _RETRY: Final = ((b"retry-after", b"1"),)
 class _Page:
     """Receipts with their proofs, and the seq after which there are more."""
 
-    receipts: list[dict[str, object]]
+    receipts: list[orjson.Fragment]
     next_after: int | None
 
 
@@ -47,7 +52,7 @@ class ReceiptsApi:
         """
         if self._receipts is None:
             problem = "no receipts are kept here: audit mode is off"
-            raise InvalidRequest("path", problem, status=_NOT_KEPT)
+            raise InvalidRequest("path", problem, status=NOT_KEPT)
         trace = _trace(scope["path"].removeprefix(RECEIPTS_PREFIX))
         query = Query(scope, _KNOWN)
         wait_s, after = _wait_s(query.text("wait", "0")), query.whole("after")
@@ -76,16 +81,20 @@ class ReceiptsApi:
     def _page(self, finder: ReceiptFinder, trace: TraceId, after: int) -> _Page | None:
         """Return the receipts that are proven by now, None where none is."""
         found = finder.of_trace(self._namespace, trace, after, PAGE + 1)
-        shown: list[dict[str, object]] = []
+        shown: list[orjson.Fragment] = []
+        size, last = 0, after
         key_events = finder.key_events() if found else ()
-        for receipt in found[:PAGE]:
+        for receipt in found:
             proof = finder.proof(receipt)
             if proof is None:
                 # Nor are those after it: a cut covers all before the last it covers.
-                return _Page(shown, None) if shown else None
-            shown.append(shown_evidence(receipt, proof, key_events))
-        more = found[PAGE - 1].seq if len(found) > PAGE else None
-        return _Page(shown, more) if shown else None
+                break
+            if len(shown) == PAGE or size > PAGE_BYTES:
+                return _Page(shown, last)
+            text = orjson.dumps(shown_evidence(receipt, proof, key_events))
+            shown.append(orjson.Fragment(text))
+            size, last = size + len(text), receipt.seq
+        return _Page(shown, None) if shown else None
 
 
 def _trace(text: str) -> TraceId:

@@ -4,8 +4,9 @@
    desk that decides begins anew: it must show all that is on the log.
 2. *Read*: what cannot be answered is for the dead letters, what was answered before is
    answered so again.
-3. *Foreseen*: upstream is asked, for many commands at once and outside of any
-   transaction. What it said is kept until the command's transaction is committed.
+3. *Foreseen*: upstream is asked, and receipts are waited for, for many commands at
+   once and outside of any transaction. What came of it is kept until the command's
+   transaction is committed.
 4. *Decided*, in order, by the gateway's own code. Events are appended inside of the
    transaction and have their offsets at once.
 5. *Committed*: events, answers (to who asked, and to the topic of answers), dead
@@ -42,7 +43,7 @@ from cachemind.agents.reading_commands import (
     require_answerable,
 )
 from cachemind.codec.command_framing import Framing
-from cachemind.core.cache_commands import Complete
+from cachemind.core.cache_commands import Foreseeable
 from cachemind.core.commands import (
     Reply,
 )
@@ -66,7 +67,7 @@ MOST_WAITING_BYTES: Final = 64 * 2**20
 """Commands that are read while those before them are not ready, about."""
 
 MOST_FORESEEN: Final = 64
-"""Completions for which upstream is asked, or has answered, and which are not done."""
+"""Commands for which upstream is asked, or has answered, and which are not done."""
 
 RETRY_S: Final = 0.5
 NS_PER_MS: Final = 1_000_000
@@ -233,7 +234,7 @@ class Batching:
     # ---- 3. foreseen ----------------------------------------------------------------
 
     def _foresee(self) -> None:
-        """Have upstream asked for the first of the completions that wait."""
+        """Begin what takes long, for the first of the commands that wait."""
         left = MOST_FORESEEN
         for item in self._pending:
             if left and item.asked is not None and self._needs_foresight(item):
@@ -246,7 +247,7 @@ class Batching:
         asked = item.asked
         if asked is None or item.rejected is not None:
             return False
-        if not isinstance(asked.command.body, Complete):
+        if not isinstance(asked.command.body, Foreseeable):
             return False
         return self._known.get(key_of(asked.command)) is None
 

@@ -51,8 +51,9 @@ class AsyncHttp:
 
     async def receipts(self, pages: Pages, timeout_s: float) -> None:
         """Take in all pages. Raises: `CallFailed`."""
-        while (ask := pages.next()) is not None:
-            pages.take(await self._ask(ask, timeout_s))
+        until = time.monotonic() + timeout_s
+        while (ask := pages.by_http()) is not None:
+            pages.take(await self._ask(ask, until - time.monotonic()))
 
     async def _ask(self, ask: Ask[T], timeout_s: float) -> T:
         until, attempt = time.monotonic() + timeout_s, 0

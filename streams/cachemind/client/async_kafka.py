@@ -12,7 +12,8 @@ from cachemind.client import asking
 from cachemind.client.asking import Asked
 from cachemind.client.async_stream import AsyncStream
 from cachemind.client.errors import CallFailed, Unavailable
-from cachemind.client.kafka_link import KafkaLink, no_receipts, now_s, whole
+from cachemind.client.kafka_calls import KafkaAsk
+from cachemind.client.kafka_link import KafkaLink, now_s, whole
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Again, Patience
 from cachemind.client.request_ids import new_request_id
@@ -38,7 +39,9 @@ class AsyncKafka:
 
         Raises: `CallFailed`.
         """
-        ask = asked.kafka()
+        return await self._ask(asked.kafka(), timeout_s)
+
+    async def _ask(self, ask: KafkaAsk[T], timeout_s: float) -> T:
         command = Command(
             request_id=new_request_id(), namespace=self._link.namespace, body=ask.body
         )
@@ -68,8 +71,11 @@ class AsyncKafka:
         return AsyncStream(_one(chunk), _nothing, reader)
 
     async def receipts(self, pages: Pages, timeout_s: float) -> None:
-        """Raises: `NotValid`."""
-        raise no_receipts()
+        """Take in all pages. Raises: `CallFailed`."""
+        began = time.monotonic()
+        while (ask := pages.by_kafka(time.monotonic() - began)) is not None:
+            page = await self._ask(ask, began + timeout_s - time.monotonic())
+            pages.take(page, time.monotonic() - began)
 
     async def close(self) -> None:
         """Leave the cluster."""

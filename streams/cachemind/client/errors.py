@@ -45,6 +45,10 @@ class PastTheHorizon(CallFailed):
     """The history that the call needs was given up (410)."""
 
 
+class NotOffered(CallFailed):
+    """This installation does not do that, as its settings are (501)."""
+
+
 class TooMany(CallFailed):
     """More than this credential may ask at once (429). Units: `retry_after_s`."""
 

@@ -16,6 +16,7 @@ from cachemind.client.errors import (
     NotAllowed,
     NotAuthenticated,
     NotFound,
+    NotOffered,
     NotValid,
     PastTheHorizon,
     TooMany,
@@ -79,7 +80,7 @@ def problem(answer: HttpAnswer) -> CallFailed:
     after_s = _seconds(answer.headers.get("retry-after", ""))
     if status == 429:
         return TooMany(message, code=code, retry_after_s=after_s)
-    if status >= 500:
+    if status >= 500 and status not in _KINDS:
         return Unavailable(
             message,
             status=status,
@@ -98,6 +99,7 @@ _KINDS: Final[Mapping[int, type[CallFailed]]] = {
     404: NotFound,
     409: Conflict,
     410: PastTheHorizon,
+    501: NotOffered,
 }
 
 

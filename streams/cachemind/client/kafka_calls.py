@@ -16,6 +16,7 @@ from cachemind.client.errors import (
     NoCache,
     NotAllowed,
     NotFound,
+    NotOffered,
     NotValid,
     PastTheHorizon,
     TooMany,
@@ -28,11 +29,13 @@ from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
     Complete,
+    FindReceipt,
     Invalidate,
     Logged,
     Lookup,
     Put,
     PutDone,
+    ReceiptFound,
 )
 from cachemind.core.commands import Problem, ProblemCode, Reply, Rollback, RollbackDone
 from cachemind.core.completion import JsonObject, parse_object
@@ -45,6 +48,7 @@ T = TypeVar("T")
 _OK: Final = 200
 _SUCCESS: Final = range(200, 300)
 _NS_PER_US: Final = 1_000
+_MS_PER_S: Final = 1_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -135,6 +139,28 @@ def rollback(
     for name, value in goal.items():
         body = _aimed(body, name, value)
     return KafkaAsk(body=body, read=lambda reply: _body(reply, RollbackDone))
+
+
+def receipts(
+    trace_id: str, wait_s: float, after: int | None
+) -> KafkaAsk[JsonObject | None]:
+    """Ask for a page of the receipts of a trace, None where there are none yet."""
+    body = FindReceipt(
+        trace_id=TraceId(bytes.fromhex(trace_id)),
+        after=-1 if after is None else after,
+        wait_ms=int(wait_s * _MS_PER_S),
+    )
+
+    def read(reply: Reply) -> JsonObject | None:
+        found = reply.body
+        if isinstance(found, Problem) and found.code is ProblemCode.NOT_FOUND:
+            return None
+        try:
+            return parse_object(_body(reply, ReceiptFound).document)
+        except MalformedCompletion as error:
+            raise NoCache(f"the receipts are {error.reason}") from error
+
+    return KafkaAsk(body=body, read=read)
 
 
 def _aimed(body: Rollback, name: str, value: str) -> Rollback:
@@ -244,4 +270,5 @@ _KINDS: Final[Mapping[ProblemCode, tuple[type[CallFailed], int]]] = {
     ProblemCode.UNKNOWN_VERSION: (NotFound, 404),
     ProblemCode.WRONG_HEAD: (Conflict, 409),
     ProblemCode.PAST_THE_HORIZON: (PastTheHorizon, 410),
+    ProblemCode.NOT_OFFERED: (NotOffered, 501),
 }

@@ -269,9 +269,3 @@ def whole(answer: Answer) -> tuple[PartReader, bytes]:
     """
     reader = PartReader(replace(answer, completion={}), streams=False)
     return reader, orjson.dumps(answer.completion)
-
-
-def no_receipts() -> NotValid:
-    """Return why there are no receipts over Kafka."""
-    problem = "receipts with their proofs are a gateway's to give: ask it by http://"
-    return NotValid(problem, field="url")

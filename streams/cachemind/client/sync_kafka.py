@@ -10,7 +10,8 @@ from typing import TypeVar
 from cachemind.client import asking
 from cachemind.client.asking import Asked
 from cachemind.client.errors import CallFailed, Unavailable
-from cachemind.client.kafka_link import KafkaLink, no_receipts, now_s, whole
+from cachemind.client.kafka_calls import KafkaAsk
+from cachemind.client.kafka_link import KafkaLink, now_s, whole
 from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Again, Patience
 from cachemind.client.request_ids import new_request_id
@@ -37,7 +38,9 @@ class SyncKafka:
 
         Raises: `CallFailed`.
         """
-        ask = asked.kafka()
+        return self._ask(asked.kafka(), timeout_s)
+
+    def _ask(self, ask: KafkaAsk[T], timeout_s: float) -> T:
         command = Command(
             request_id=new_request_id(), namespace=self._link.namespace, body=ask.body
         )
@@ -65,8 +68,11 @@ class SyncKafka:
         return Stream([chunk], lambda: None, reader)
 
     def receipts(self, pages: Pages, timeout_s: float) -> None:
-        """Raises: `NotValid`."""
-        raise no_receipts()
+        """Take in all pages. Raises: `CallFailed`."""
+        began = time.monotonic()
+        while (ask := pages.by_kafka(time.monotonic() - began)) is not None:
+            page = self._ask(ask, began + timeout_s - time.monotonic())
+            pages.take(page, time.monotonic() - began)
 
     def close(self) -> None:
         """Leave the cluster."""

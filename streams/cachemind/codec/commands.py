@@ -13,11 +13,13 @@ from cachemind.core.cache_commands import (
     CacheAnswer,
     CacheCommand,
     Complete,
+    FindReceipt,
     Invalidate,
     Logged,
     Lookup,
     Put,
     PutDone,
+    ReceiptFound,
 )
 from cachemind.core.commands import (
     Command,
@@ -44,10 +46,19 @@ _REPLIES: Final = SingleObject("replies", "reply")
 _UNRECOGNISED: Final = "unrecognised"
 _KINDS: Final = {
     kind.__name__: kind
-    for kind in (Rollback, Lookup, Complete, Put, Invalidate, Feedback)
+    for kind in (
+        Rollback,
+        Lookup,
+        Complete,
+        Put,
+        Invalidate,
+        Feedback,
+        FindReceipt,
+    )
 }
 _ANSWERS: Final = {
-    kind.__name__: kind for kind in (Problem, RollbackDone, Answered, PutDone, Logged)
+    kind.__name__: kind
+    for kind in (Problem, RollbackDone, Answered, PutDone, Logged, ReceiptFound)
 }
 _SYMBOLS: Final[Mapping[type, tuple[str, type[StrEnum]]]] = {
     Problem: ("code", ProblemCode),

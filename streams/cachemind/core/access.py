@@ -147,7 +147,10 @@ OPERATIONS: Final[Mapping[Operation, Surface]] = MappingProxyType(
             right=Right.INSPECT, http="GET /v1/rollbacks/{}"
         ),
         Operation.RECEIPTS: Surface(
-            right=Right.RECEIPTS, http="GET /v1/receipts/{}", cli="audit show"
+            right=Right.RECEIPTS,
+            http="GET /v1/receipts/{}",
+            kafka="FindReceipt",
+            cli="audit show",
         ),
         Operation.POLICY_SHOW: Surface(
             right=Right.POLICY, http="GET /v1/cachemind/policy", cli="policy show"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachemind.events import Feedback, Outcome, SelectorKind
-from cachemind.types import ExactKey
+from cachemind.types import ExactKey, TraceId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,21 @@ class Invalidate:
     reason: str = ""
 
 
-CacheCommand = Lookup | Complete | Put | Invalidate | Feedback
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindReceipt:
+    """Show the receipts of a trace, waiting `wait_ms` milliseconds where none is yet.
+
+    Those with a `seq` above `after`.
+    """
+
+    trace_id: TraceId
+    after: int = -1
+    wait_ms: int = 0
+
+
+CacheCommand = Lookup | Complete | Put | Invalidate | Feedback | FindReceipt
+Foreseeable = Complete | FindReceipt
+"""What takes long, and is begun before it is decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,4 +106,11 @@ class Logged:
     """The event that was asked for is on the log."""
 
 
-CacheAnswer = Answered | PutDone | Logged
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptFound:
+    """Receipts with their proofs, a page: the JSON that is answered over HTTP."""
+
+    document: bytes
+
+
+CacheAnswer = Answered | PutDone | Logged | ReceiptFound

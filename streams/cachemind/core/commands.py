@@ -116,6 +116,7 @@ class ProblemCode(StrEnum):
     TOO_LARGE = "too_large"
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
     RATE_LIMITED = "rate_limited"
+    NOT_OFFERED = "not_offered"
 
 
 class RollbackState(StrEnum):
