@@ -7,6 +7,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Test files side by side; each of them has a Kafka of its own.
 JOBS ?= 2
+# In the order of `TESTS`: by itself xdist begins with the files that have most tests, and
+# ends with the longest ones, which have one.
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/ready
 
 # Long ones first, so that the workers end together; a folder that is not named here
@@ -36,7 +39,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/cachemind broker fetch
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow" $(TESTS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow" $(TESTS)
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
@@ -86,7 +89,7 @@ INFRA_TESTS := $(addprefix tests/infra/test_,policies_enforced.py refusals.py \
 
 infra: $(READY) $(CHECKOV)/ready
 	infra/terraform/check.sh $(abspath $(BIN)/python $(CHECKOV)/bin/checkov)
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow $(INFRA_TESTS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m slow $(INFRA_TESTS)
 
 $(CHECKOV)/ready: $(READY) infra/terraform/checkov.txt
 	$(BIN)/python -m venv $(CHECKOV)

@@ -29,6 +29,7 @@ from tests.contracts.log_contract import (
     flatten,
     values,
 )
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.broker
 
@@ -223,7 +224,7 @@ def test_a_broker_that_hangs_is_unavailable_in_time(
     writer = KafkaWriter(properties, topic)
     reader = KafkaReader(properties, topic, stall_s=STALL_S)
     until_acknowledged(writer, b"before")
-    os.kill(broker.pid, signal.SIGSTOP)
+    freeze(broker.pid)
     try:
         asked = time.monotonic()
         late = writer.append(KEY, b"late", ())
@@ -273,7 +274,7 @@ def test_retries_into_a_broker_that_hung_change_no_order_and_repeat_nothing(
 
 def hang(pid: int, for_s: float) -> None:
     """Stop a process and let it go on later, in the background."""
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     Timer(for_s, os.kill, (pid, signal.SIGCONT)).start()
 
 

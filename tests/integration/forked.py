@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.freezing import freeze
+
 _SERVER: Final = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
@@ -81,8 +83,9 @@ class Forked:
         self._process.join()
 
     def freeze(self) -> None:
-        """SIGSTOP it."""
-        self._send(signal.SIGSTOP)
+        """SIGSTOP it; see `freeze`."""
+        assert self._process.pid is not None
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         """SIGCONT it."""

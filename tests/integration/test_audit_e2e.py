@@ -19,6 +19,7 @@ import pytest
 from openai import OpenAI
 
 from cachemind.client import CacheMind
+from tests.freezing import freeze
 from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
 
@@ -206,7 +207,7 @@ def test_nothing_unlogged_is_served_while_kafka_is_away(tmp_path: Path) -> None:
         host = AuditHost(running, tmp_path / "audit", upstream)
         assert asked(host, "Is it there?").headers["x-cachemind-outcome"] == "miss"
         broker = running.pid_of("broker")
-        os.kill(broker, signal.SIGSTOP)
+        freeze(broker)
         running.kill_kafka(broker)
         try:
             for _ in range(3):

@@ -22,7 +22,9 @@ from tests.wal_events import ALPHA
 
 pytestmark = pytest.mark.broker
 
-EVERY = {"checkpoint_events": "10"}
+EVERY = {"checkpoint_events": "20"}
+"""As many as one `fill` appends, so that it ends with a checkpoint however it is cut
+into commits."""
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 HOME = partition_of(ALPHA.encode(), PARTITIONS)
 GOOD, HEAD = 7, 10
 STEPS = ("request.taken", "request.decided", "request.appended", "request.done")
+OFTEN = ("request.decided", "request.appended")
 
 
 @pytest.fixture
@@ -177,7 +178,13 @@ def test_what_cannot_be_answered_is_buried_whole_and_the_partition_goes_on(
     assert len(asker.quiet()) == 1
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step in OFTEN else pytest.param(step, marks=pytest.mark.slow)
+        for step in STEPS
+    ],
+)
 def test_killed_at_a_step_each_command_has_one_event_and_one_answer(
     step: str, host: CliHost, desk: Answering, asker: Client
 ) -> None:

@@ -55,7 +55,8 @@ BEFORE_THE_FLIP = (
 )
 AFTER_THE_FLIP = ("shadow.decided", "shadow.closed", "shadow.moved", "shadow.opened")
 SHADOW = (*BEFORE_THE_FLIP, *AFTER_THE_FLIP)
-CHECKPOINT_EVENTS = 10
+CHECKPOINT_EVENTS = 12
+"""See `poisoned`: two times that many of the good, and fewer bad ones."""
 APPEND_S = 30
 """A broker that has just begun, on a busy machine, answers late."""
 
@@ -167,7 +168,10 @@ def poisoned(fold: Fold) -> Lsn:
     good += [stored(f"w{number}", response="better") for number in range(5)]
     bad: list[Body] = [stored(f"w{number}", response="bad") for number in range(3)]
     bad += [stored("new"), Evicted(keys=(key("w9"),), reason="r")]
-    fold.wait(fold.append(*good))
+    # Folded a checkpoint's worth at a time, a commit may be cut anywhere: the second
+    # checkpoint is among the good ones, and the bad ones bring about no third.
+    for first in range(0, len(good), CHECKPOINT_EVENTS):
+        fold.wait(fold.append(*good[first : first + CHECKPOINT_EVENTS]))
     return fold.append(*bad)
 
 

@@ -24,6 +24,7 @@ from cachemind.events import Body
 from cachemind.types import Timeline
 from cachemind_services.bootstrap.log import kafka_of, topics_of
 from cachemind_services.settings import load as read_settings
+from tests.freezing import freeze
 from tests.integration.rollback_host import (
     CHAT,
     NAMESPACE,
@@ -292,7 +293,7 @@ def test_a_worker_that_was_asleep_wakes_up_behind_the_fence(
         for worker in [*workers, *workers]:
             shop.put("question 0", POISON)
             eventually(lambda: set(at_once(shop, threads, clients)) == {POISON})
-            os.kill(worker, signal.SIGSTOP)
+            freeze(worker)
             try:
                 url = f"{shop.url}/v1/rollback?to_version={GOOD}"
                 assert httpx.post(url, timeout=60).status_code == 200

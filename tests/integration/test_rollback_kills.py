@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,19 +28,17 @@ def kill(host: Serving, role: str) -> None:
         host.kill(role)
 
 
-def crash_in_rollback(host: Serving, shop: Shop, chance: random.Random) -> str:
-    """Ask for a rollback and kill something meanwhile; return what was killed."""
+def crash_in_rollback(host: Serving, shop: Shop, chance: random.Random) -> None:
+    """Ask for a rollback and kill something meanwhile."""
     target = chance.randrange(shop.head())
     query = {"to_version": target}
     asking = threading.Thread(target=ask, args=(shop.url, query))
     asking.start()
     time.sleep(chance.uniform(0, 0.15))
-    role = chance.choice(ROLES)
-    kill(host, role)
+    kill(host, chance.choice(ROLES))
     asking.join()
     eventually(lambda: all(map(host.runs, set(ROLES))), 90)
     host.wait_ready()
-    return role
 
 
 def ask(url: str, query: dict[str, int]) -> None:
@@ -88,13 +85,15 @@ def test_whatever_dies_when_a_rollback_ends_whole_or_has_not_begun(
         for number in range(40):
             shop.put(f"question {number % 20}", f"answer {number}")
         shop.settle(40)
-        killed: list[str] = []
-        for number in range(rounds):
-            killed.append(crash_in_rollback(host, shop, chance))
+        done, number = 0, 0
+        # On a slow machine more of them die before they are on the log at all.
+        while number < rounds or not worth_it(done, number):
+            assert number < 3 * rounds, f"{done} rollbacks of {number} got through"
+            crash_in_rollback(host, shop, chance)
             done = check(shop)
             eventually(lambda: live_digest_is_the_heads(shop), 60)
             eventually(lambda: wrote(shop, number), 60)  # noqa: B023 - called at once
-        assert done_something(done, killed)
+            number += 1
         rebuilt = run_cli("doctor", "--rebuild", f"--data-dir={host.data_dir}")
         assert rebuilt.returncode == 0, rebuilt.stdout
 
@@ -115,6 +114,6 @@ def retrying() -> httpx.HTTPTransport:
     )
 
 
-def done_something(rollbacks: int, killed: Sequence[str]) -> bool:
-    """Return whether the rounds were worth it: most rollbacks got through."""
-    return rollbacks * 3 >= len(killed)
+def worth_it(rollbacks: int, rounds: int) -> bool:
+    """Return whether enough rollbacks got through for the rounds to say something."""
+    return rollbacks * 3 >= rounds

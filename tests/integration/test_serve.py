@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 
+from tests.freezing import freeze
 from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.upstreams import (
     Gate,
@@ -285,7 +286,7 @@ def test_with_kafka_stopped_it_answers_from_upstream_and_says_so(
     assert outcome(client, body) == "miss"
     assert outcome(client, body) == "hit_exact"
     broker = host.pid_of("broker")
-    os.kill(broker, signal.SIGSTOP)  # the supervisor must not bring it back at once
+    freeze(broker)  # the supervisor must not bring it back at once
     host.kill_kafka(broker)
     try:
         headers, answer = ask(client, body)

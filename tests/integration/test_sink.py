@@ -34,7 +34,7 @@ STEPS = [
         for step in ("partial-synced", "linked", "sealed")
     ),
 ]
-OFTEN = ("block-written", "linked.avro", "linked.json")
+OFTEN = ("linked.avro",)
 
 
 @pytest.fixture
