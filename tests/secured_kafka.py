@@ -95,7 +95,7 @@ def secured_broker(
         patch.setattr(storage, "server_properties", secured)
         with EmbeddedBroker(folder) as broker:
             plain = str(broker.bootstrap_servers)
-            _enrol(plain, (*users, *admins))
+            _enrol(plain, sorted({*users, *admins}))
             yield Secured(plain, f"127.0.0.1:{port}")
 
 

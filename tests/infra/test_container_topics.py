@@ -146,6 +146,20 @@ def test_a_rule_that_the_plan_no_longer_has_is_taken_from_its_principal(
     eventually(lambda: not changes(kafka, document(topic_prefix)))
 
 
+def test_who_is_left_without_a_rule_in_the_plan_keeps_none(
+    kafka: Secured, topic_prefix: str
+) -> None:
+    # As the ceremony's account is, when its hour is over.
+    ceremony = rule(
+        *("topic", f"{topic_prefix}.wal", "literal", "write"), principal="User:ceremony"
+    )
+    wanted = document(topic_prefix)
+    settled(kafka, wanted | {"acls": [*wanted["acls"], ceremony]})
+    said = changes(kafka, wanted | {"principals": ["User:ceremony"]})
+    gone = f"no longer allowed User:ceremony write on topic {topic_prefix}.wal"
+    assert said == [gone]
+
+
 def test_every_rule_of_the_module_is_one_that_kafka_takes(
     kafka: Secured, topic_prefix: str
 ) -> None:
@@ -165,8 +179,8 @@ def test_every_rule_of_the_module_is_one_that_kafka_takes(
 
 def test_who_applies_a_plan_may_apply_the_next_one() -> None:
     plan = plan_in(json.dumps(document("x")))
-    own = with_applier(plan, "topics").rules - plan.rules
-    assert {rule.principal for rule in own} == {"User:topics"}
+    own = with_applier(plan, "carol").rules - plan.rules
+    assert {rule.principal for rule in own} == {"User:carol"}
     assert {rule.operation for rule in own if rule.resource == "cluster"} == {
         *("alter", "create", "describe")
     }

@@ -24,6 +24,9 @@ RULES: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = json.loads(
 PREFIX: Final = "{prefix}"
 READER: Final = "cachemind-reader"
 PROCESSES: Final = ("gateway", "signer", "sink")
+MAKER: Final = "topics"
+LOOKING: Final = ("describe", "describe_configs")
+READING: Final = sorted(RULES.keys() - {MAKER})
 
 
 def specs(partitions: int) -> Mapping[str, TopicSpec]:
@@ -78,10 +81,10 @@ def test_every_topic_in_an_acl_is_one_of_the_program() -> None:
 
 
 def test_a_role_does_to_all_topics_no_more_than_look_at_them() -> None:
-    for role in RULES:
+    for role in RULES.keys() - {MAKER}:
         for rule in rules("topic", role):
             if rule["pattern"] == "prefixed":
-                assert set(rule["operations"]) == {"describe", "describe_configs"}
+                assert tuple(rule["operations"]) == LOOKING
 
 
 @pytest.mark.parametrize(
@@ -106,11 +109,22 @@ def test_who_may_write(topic: str, writers: set[str]) -> None:
     }
 
 
-def test_nobody_may_make_change_or_delete_a_topic() -> None:
+def test_nobody_but_the_task_for_it_may_make_or_change_a_topic() -> None:
     allowed = {"describe", "describe_configs", "read", "write"}
-    for role in RULES:
+    for role in RULES.keys() - {MAKER}:
         for rule in RULES[role]:
             assert set(rule["operations"]) <= allowed
+
+
+def test_the_task_makes_topics_and_rules_and_neither_reads_nor_deletes() -> None:
+    # Rules can be made only by who may alter the cluster: Kafka has no narrower word.
+    found = [
+        (rule["resource"], rule["name"], *rule["operations"]) for rule in RULES[MAKER]
+    ]
+    assert found == [
+        ("cluster", "kafka-cluster", "alter", "describe"),
+        ("topic", f"{PREFIX}.", "alter_configs", "create", *LOOKING),
+    ]
 
 
 def names_of_the_program() -> set[str]:
@@ -171,7 +185,7 @@ def test_an_auditor_reads_and_does_nothing_else() -> None:
     ]
 
 
-@pytest.mark.parametrize("role", RULES)
+@pytest.mark.parametrize("role", READING)
 def test_who_reads_may_ask_where_the_group_of_readers_is(role: str) -> None:
     # librdkafka asks for the coordinator of the group that it is made to name.
     text = (ROOT / "streams/cachemind/adapters/kafka_config.py").read_text()

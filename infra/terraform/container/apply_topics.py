@@ -107,10 +107,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All topics of an installation, and who may do what."""
+    """All topics of an installation, and who may do what.
+
+    `principals`: whose rules are these and no others, also where they have none now.
+    """
 
     topics: tuple[PlannedTopic, ...]
     rules: frozenset[Rule]
+    principals: frozenset[str]
 
 
 def plan_in(text: str) -> Plan:
@@ -126,11 +130,13 @@ def plan_in(text: str) -> Plan:
             for rule in document["acls"]
             for operation in rule["operations"]
         )
+        principals = frozenset(map(str, document.get("principals", ())))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidSetting(PLAN, f"is not a plan of topics: {error!r}") from error
     for rule in rules:
         _binding(AclBinding, rule)
-    return Plan(topics=topics, rules=rules)
+    principals |= {rule.principal for rule in rules}
+    return Plan(topics=topics, rules=rules, principals=principals)
 
 
 def with_applier(plan: Plan, user: str) -> Plan:
@@ -139,7 +145,7 @@ def with_applier(plan: Plan, user: str) -> Plan:
     As it is where it has no rules, or has some for that user already.
     """
     principal = f"User:{user}"
-    if not user or not plan.rules or principal in _principals(plan):
+    if not user or not plan.rules or principal in plan.principals:
         return plan
     needed = [("cluster", CLUSTER, operation) for operation in ON_CLUSTER] + [
         ("topic", topic.name, operation)
@@ -156,7 +162,9 @@ def with_applier(plan: Plan, user: str) -> Plan:
         )
         for resource, name, operation in needed
     }
-    return replace(plan, rules=plan.rules | own)
+    return replace(
+        plan, rules=plan.rules | own, principals=plan.principals | {principal}
+    )
 
 
 def apply(properties: Properties, plan: Plan) -> Iterator[str]:
@@ -264,7 +272,7 @@ def _apply_rules(admin: KafkaAdmin, plan: Plan) -> Iterator[str]:
         admin.ask("see the access rules", partial(_see, plan.rules))
     yield from (f"allowed {rule}" for rule in sorted(missing, key=str))
     for rule in sorted(found - plan.rules, key=str):
-        if rule.principal in _principals(plan) and _is_within(rule, plan):
+        if rule.principal in plan.principals and _is_within(rule, plan):
             admin.ask("remove an access rule", partial(_remove, rule))
             yield f"no longer allowed {rule}"
         elif _is_within(rule, plan) or _reaches(rule, plan):
@@ -281,10 +289,6 @@ def _reaches(rule: Rule, plan: Plan) -> bool:
     if rule.pattern == "prefixed":
         return any(name.startswith(rule.name) for name in _names(plan))
     return rule.name == EVERYTHING
-
-
-def _principals(plan: Plan) -> set[str]:
-    return {rule.principal for rule in plan.rules}
 
 
 def _names(plan: Plan) -> set[str]:

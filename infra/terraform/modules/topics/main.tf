@@ -25,12 +25,14 @@ locals {
   acls = flatten([
     for role, rules in local.rules : [
       for rule in rules : {
-        principal  = "User:${var.accounts[role]}"
+        principal  = local.principals[role]
         resource   = rule.resource
         name       = replace(rule.name, "{prefix}", var.prefix)
         pattern    = rule.pattern
         operations = rule.operations
       }
-    ] if contains(keys(var.accounts), role)
+    ] if role != "ceremony" || var.key_ceremony
   ])
+
+  principals = { for role in keys(local.rules) : role => "User:${lookup(var.accounts, role, role)}" }
 }

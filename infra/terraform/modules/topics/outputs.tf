@@ -24,6 +24,6 @@ output "partitions" {
 }
 
 output "plan" {
-  description = "What the task `topics` makes: JSON with topics and ACLs."
-  value       = jsonencode({ topics = values(local.topics), acls = local.acls })
+  description = "What the task `topics` makes: JSON with topics, ACLs, and whose ACLs are none but these."
+  value       = jsonencode({ topics = values(local.topics), acls = local.acls, principals = values(local.principals) })
 }

@@ -44,6 +44,20 @@ variable "retention_days" {
 
 variable "accounts" {
   type        = map(string)
-  default     = { gateway = "gateway", signer = "signer", sink = "sink", auditor = "auditor" }
-  description = "Kafka's user name by role."
+  default     = {}
+  description = "Kafka's user name by role, where it is not the role's own name."
+  validation {
+    condition     = length(setsubtract(keys(var.accounts), keys(jsondecode(file("${path.module}/acls.json"))))) == 0
+    error_message = "accounts names roles: ${join(", ", keys(jsondecode(file("${path.module}/acls.json"))))}."
+  }
+  validation {
+    condition     = alltrue([for user in values(var.accounts) : can(regex("^[^,;=*]+$", user))])
+    error_message = "accounts names one user of Kafka for each role, without User: before it and without * , ; =."
+  }
+}
+
+variable "key_ceremony" {
+  type        = bool
+  default     = false
+  description = "Whether the log's keys are made or exchanged now: for that hour alone the role `ceremony` may write to the WAL."
 }
