@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -66,6 +67,10 @@ def api(service: str) -> Any:
     return botocore.session.get_session().get_service_model(service)
 
 
+def _after(command: list[str], flag: str) -> list[str]:
+    return [command[n + 1] for n, word in enumerate(command) if word == flag]
+
+
 def _without_substitution(line: str) -> str:
     return re.sub(r"\$\([^)]*\)", "x", line)
 
@@ -123,13 +128,46 @@ def test_each_call_of_aws_is_one_with_these_parameters(command: list[str]) -> No
         for member in model.operation_model(name).input_shape.members
     }
     flags = {word[2:].partition("=")[0] for word in rest if word.startswith("--")}
-    assert flags <= members
+    assert flags - {"cli-input-json"} <= members
+
+
+def test_what_is_handed_to_run_task_is_in_its_words() -> None:
+    outputs = (MODULES / "service" / "outputs.tf").read_text("utf-8")
+    block = outputs.partition('output "topics_task" {')[2].partition("\n}\n")[0]
+    value = block.partition("value = {")[2]
+    asked = api("ecs").operation_model("RunTask").input_shape
+    network = asked.members["networkConfiguration"].members["awsvpcConfiguration"]
+    known = {*asked.members, "awsvpcConfiguration", *network.members}
+    named = re.findall(r"^ *(\w+) += ", value, re.MULTILINE)
+    assert len(named) == 9
+    assert set(named) <= known
+    assert set(asked.required_members) <= set(named)
+    assert {*re.findall(r"terraform output -json (\w+)", TEXT)} == {"topics_task"}
+    for example in EXAMPLES.iterdir():
+        text = (example / "outputs.tf").read_text("utf-8")
+        assert re.search(r'"topics_task" {[^}]*= module.service.topics_task\n}', text)
+
+
+def test_who_makes_topics_in_a_cluster_that_is_there_is_given_what_acls_say() -> None:
+    rules = json.loads((MODULES / "topics" / "acls.json").read_text("utf-8"))
+    shown_to = shown("kafka-acls.sh")
+    assert [
+        {
+            re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
+            for word in _after(it, "--operation")
+        }
+        for it in shown_to
+    ] == [set(rule["operations"]) for rule in rules["topics"]]
+    cluster, topics = shown_to
+    assert "--cluster" in cluster
+    assert _after(topics, "--topic") == ["cachemind."]
+    assert _after(topics, "--resource-pattern-type") == ["prefixed"]
 
 
 @pytest.mark.parametrize("command", shown("terraform"), ids=as_id)
 def test_each_variable_and_address_of_terraform_exists(command: list[str]) -> None:
     verb, *rest = command[1:]
-    assert verb in ("apply", "destroy", "init", "state")
+    assert verb in ("apply", "destroy", "init", "providers", "state")
     declared = (EXAMPLES / "production" / "variables.tf").read_text("utf-8")
     for name in re.findall(r"-var (\w+)=", " ".join(rest)):
         assert f'variable "{name}"' in declared

@@ -46,24 +46,36 @@ class Wrong:
 
 INTERNET: Final = '["0.0.0.0/0"]'
 TAG: Final = '"111122223333.dkr.ecr.eu-central-1.amazonaws.com/cachemind:latest"'
+NONE: Final = "{ receipt = 1, log = 0 }"
 EVERYWHERE: Final = (
     Wrong("replication_factor", "1", "service", "replication_factor is at least 3"),
     Wrong("retention_days", "{ wal = 0.5 }", "service", "is at least one day, or -1"),
     Wrong("client_cidrs", INTERNET, "network", "never open to the internet"),
     Wrong("client_cidrs", '["8.8.8.0/24"]', "network", "never open to the internet"),
     Wrong("lock_days", "0", "audit", "lock_days is a whole number of days"),
+    Wrong("secrets_version", "0", "service", "secrets_version is a whole number"),
+    Wrong("generations", NONE, "keys", "generations gives receipt and log a whole"),
 )
 ONCE: Final = (
     Wrong("administrators", '["*"]', "keys", "with no wildcard"),
     Wrong("image", TAG, "service", "a tag may be moved to something else"),
     Wrong("availability_zones", '["a", "b"]', "network", "names three zones"),
 )
-OWN_CLUSTER: Final = (
-    Wrong("passwords", '{ gateway = "short" }', "kafka", "at least 32 characters"),
+SHORT: Final = (
+    '{ for name in ["gateway", "signer", "sink", "topics", "auditor"] : name => "x" }'
 )
+OWN_CLUSTER: Final = (
+    Wrong("passwords", SHORT, "kafka", "at least 32 characters"),
+    Wrong("passwords", "{}", "kafka", "passwords has one for each account"),
+    Wrong("passwords_version", "1.5", "kafka", "passwords_version is a whole number"),
+    Wrong("kafka_client_cidrs", INTERNET, "network", "brokers are never open to the"),
+)
+NOWHERE: Final = '{ services = ["kms"] }'
 EXISTING_CLUSTER: Final = (
     Wrong("mechanism", '"OAUTHBEARER"', "service", "what the program speaks"),
     Wrong("kafka_cidrs", INTERNET, "network", "not the whole internet"),
+    Wrong("existing_endpoints", NOWHERE, "network", "says where its interfaces are"),
+    Wrong("accounts", '{ warmer = "w" }', "service", "accounts names roles"),
 )
 
 

@@ -7,6 +7,19 @@ mock_provider "aws" {
 
 run "brokers" {
   command = plan
+  variables {
+    key_ceremony = ["arn:aws:iam::111122223333:role/officer"]
+  }
+
+  assert {
+    condition     = toset(keys(module.kafka.account_secrets)) == toset(["gateway", "signer", "sink", "topics", "auditor", "ceremony"])
+    error_message = "Somebody who works with the log has no account, or an account nobody."
+  }
+
+  assert {
+    condition     = length(module.network.reachable.kafka) == 0
+    error_message = "Brokers let somebody in who was not named."
+  }
 
   assert {
     condition     = module.kafka.protections.public_access == "DISABLED" && !module.kafka.protections.unauthenticated

@@ -89,6 +89,12 @@ override_resource {
   values          = { arn = "arn:aws:s3:::data-keys" }
 }
 
+override_resource {
+  target          = module.network.aws_security_group.role["topics"]
+  override_during = plan
+  values          = { id = "sg-topics" }
+}
+
 run "protected" {
   command = plan
 
@@ -279,8 +285,20 @@ run "protected" {
   }
 
   assert {
-    condition     = length([for acl in module.topics.acls : acl if length(setintersection(acl.operations, ["all", "alter", "alter_configs", "cluster_action", "create", "delete"])) > 0]) == 0
-    error_message = "A role may change or delete topics."
+    condition     = length([for acl in module.topics.acls : acl if length(setintersection(acl.operations, ["all", "cluster_action", "delete"])) > 0]) == 0
+    error_message = "A role may delete topics."
+  }
+
+  assert {
+    condition = toset([
+      for acl in module.topics.acls : acl.principal if length(setintersection(acl.operations, ["alter", "alter_configs", "create"])) > 0
+    ]) == toset(["User:topics"])
+    error_message = "Somebody but the task for it may make or change topics."
+  }
+
+  assert {
+    condition     = length([for acl in module.topics.acls : acl if acl.principal == "User:ceremony"]) == 0 && contains(jsondecode(module.topics.plan).principals, "User:ceremony")
+    error_message = "The ceremony's account may write to the WAL when there is none, or keeps what it could."
   }
 
   assert {
@@ -426,6 +444,23 @@ run "protected" {
     error_message = "An output that applications need is missing."
   }
 
+  # ---- what operators need
+  assert {
+    condition = (
+      output.topics_task.launchType == "FARGATE"
+      && output.topics_task.platformVersion == "1.4.0"
+      && output.topics_task.networkConfiguration.awsvpcConfiguration.assignPublicIp == "DISABLED"
+      && output.topics_task.networkConfiguration.awsvpcConfiguration.subnets == tolist(module.network.subnet_ids)
+      && output.topics_task.networkConfiguration.awsvpcConfiguration.securityGroups == ["sg-topics"]
+    )
+    error_message = "The task of topics is started elsewhere than in the private subnets and its own group."
+  }
+
+  assert {
+    condition     = join(" ", module.network.endpoints) == "ecr.api ecr.dkr kms logs s3 secretsmanager"
+    error_message = "A service of AWS cannot be reached from the private subnets."
+  }
+
   # ---- alarms
   assert {
     condition = length(setsubtract(
@@ -448,6 +483,13 @@ run "for_the_hour_of_keys" {
       for statement in module.keys.protections.signing["root"].policy.Statement : statement if statement.Sid == "Sign" && contains(statement.Action, "kms:Sign")
     ]) == 1
     error_message = "Nobody can make the keys."
+  }
+
+  assert {
+    condition = toset([
+      for acl in module.topics.acls : "${acl.name} ${join(" ", acl.operations)}" if acl.principal == "User:ceremony" && contains(acl.operations, "write")
+    ]) == toset(["cachemind.wal read write"])
+    error_message = "The ceremony cannot put its keys on the log, or writes elsewhere."
   }
 
   assert {

@@ -120,6 +120,24 @@ run "mechanism_that_is_not_spoken" {
   expect_failures = [var.mechanism]
 }
 
+run "alias_as_a_key" {
+  command = plan
+  module {
+    source = "../../modules/kafka_existing"
+  }
+  variables {
+    bootstrap_servers = "kafka-1.example:9093"
+    account_secrets = {
+      gateway = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
+      signer  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
+      sink    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
+      topics  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
+    }
+    account_secrets_key = "arn:aws:kms:eu-central-1:111122223333:alias/kafka"
+  }
+  expect_failures = [var.account_secrets_key]
+}
+
 run "whole_internet_as_clients" {
   command = plan
   module {
@@ -187,6 +205,137 @@ run "public_network" {
     cidr               = "8.0.0.0/20"
   }
   expect_failures = [var.cidr]
+}
+
+run "public_clients_of_kafka" {
+  command = plan
+  module {
+    source = "../../modules/network"
+  }
+  variables {
+    name               = "llm"
+    availability_zones = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
+    client_cidrs       = ["10.0.0.0/16"]
+    upstream           = { cidrs = ["10.1.2.0/24"], port = 8443 }
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    kafka              = { port = 9096, cidrs = [], client_cidrs = ["8.8.8.0/24"] }
+  }
+  expect_failures = [var.kafka]
+}
+
+run "endpoints_of_a_network_that_is_made" {
+  command = plan
+  module {
+    source = "../../modules/network"
+  }
+  variables {
+    name               = "llm"
+    availability_zones = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
+    client_cidrs       = ["10.0.0.0/16"]
+    upstream           = { cidrs = ["10.1.2.0/24"], port = 8443 }
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    kafka              = { port = 9096, cidrs = [] }
+    existing_endpoints = { services = ["kms"], cidrs = ["10.9.0.0/24"] }
+  }
+  expect_failures = [var.existing_endpoints]
+}
+
+run "endpoint_that_nobody_calls" {
+  command = plan
+  module {
+    source = "../../modules/network"
+  }
+  variables {
+    name               = "llm"
+    availability_zones = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
+    client_cidrs       = ["10.0.0.0/16"]
+    upstream           = { cidrs = ["10.1.2.0/24"], port = 8443 }
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    kafka              = { port = 9096, cidrs = [] }
+    existing           = { vpc_id = "vpc-1", subnet_ids = ["subnet-1", "subnet-2"], route_table_ids = ["rtb-1"] }
+    existing_endpoints = { services = ["sqs"], cidrs = ["10.9.0.0/24"] }
+  }
+  expect_failures = [var.existing_endpoints]
+}
+
+run "endpoints_nobody_knows_where" {
+  command = plan
+  module {
+    source = "../../modules/network"
+  }
+  variables {
+    name               = "llm"
+    availability_zones = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
+    client_cidrs       = ["10.0.0.0/16"]
+    upstream           = { cidrs = ["10.1.2.0/24"], port = 8443 }
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    kafka              = { port = 9096, cidrs = [] }
+    existing           = { vpc_id = "vpc-1", subnet_ids = ["subnet-1", "subnet-2"], route_table_ids = ["rtb-1"] }
+    existing_endpoints = { services = ["kms"] }
+  }
+  expect_failures = [var.existing_endpoints]
+}
+
+run "endpoints_anywhere" {
+  command = plan
+  module {
+    source = "../../modules/network"
+  }
+  variables {
+    name               = "llm"
+    availability_zones = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
+    client_cidrs       = ["10.0.0.0/16"]
+    upstream           = { cidrs = ["10.1.2.0/24"], port = 8443 }
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    kafka              = { port = 9096, cidrs = [] }
+    existing           = { vpc_id = "vpc-1", subnet_ids = ["subnet-1", "subnet-2"], route_table_ids = ["rtb-1"] }
+    existing_endpoints = { services = ["kms"], cidrs = ["0.0.0.0/0"] }
+  }
+  expect_failures = [var.existing_endpoints]
+}
+
+run "account_without_a_password" {
+  command = plan
+  module {
+    source = "../../modules/kafka"
+  }
+  variables {
+    name               = "llm"
+    subnet_ids         = ["subnet-1", "subnet-2", "subnet-3"]
+    security_group_id  = "sg-1"
+    storage_key_arn    = "arn:aws:kms:eu-central-1:111122223333:key/1"
+    log_retention_days = 90
+    accounts           = ["gateway", "signer"]
+    passwords          = { gateway = "00000000000000000000000000000000" }
+  }
+  expect_failures = [var.passwords]
+}
+
+run "account_of_no_role" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    accounts = { warmer = "warmer" }
+  }
+  expect_failures = [var.accounts]
+}
+
+run "everybody_as_an_account" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    accounts = { gateway = "*" }
+  }
+  expect_failures = [var.accounts]
 }
 
 run "no_lock" {

@@ -143,7 +143,7 @@ run "keys_without_one_for_metrics" {
   expect_failures = [var.secrets]
 }
 
-run "with_keys_the_collector_of_metrics_presents_one" {
+run "with_keys_the_reader_of_metrics_presents_one" {
   command = plan
   module {
     source = "../../modules/service"
@@ -156,7 +156,7 @@ run "with_keys_the_collector_of_metrics_presents_one" {
     condition = alltrue([
       for container in output.containers["gateway"] : strcontains(jsonencode(container), "env:METRICS_KEY") && container.secrets[0].name == "METRICS_KEY" if container.name == "metrics"
     ])
-    error_message = "The collector of metrics has no key."
+    error_message = "The reader of metrics has no key."
   }
   assert {
     condition = alltrue([

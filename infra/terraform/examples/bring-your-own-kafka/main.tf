@@ -1,9 +1,10 @@
 # A cluster and a network that are there already.
 module "kafka" {
-  source            = "../../modules/kafka_existing"
-  bootstrap_servers = var.bootstrap_servers
-  mechanism         = var.mechanism
-  account_secrets   = var.account_secrets
+  source              = "../../modules/kafka_existing"
+  bootstrap_servers   = var.bootstrap_servers
+  mechanism           = var.mechanism
+  account_secrets     = var.account_secrets
+  account_secrets_key = var.account_secrets_key
 }
 
 module "identities" {
@@ -19,6 +20,7 @@ module "keys" {
   roles             = module.identities.roles
   execution_roles   = module.identities.execution_roles
   administrators    = var.administrators
+  generations       = var.generations
   data_keys_bucket  = "${var.bucket_prefix}-${var.name}-data-keys"
   access_log_bucket = module.audit.access_log_bucket
 }
@@ -49,6 +51,7 @@ module "network" {
   storage_key_arn    = module.keys.storage
   log_retention_days = 90
   existing           = var.existing
+  existing_endpoints = var.existing_endpoints
   kafka              = { port = tonumber(regex("[0-9]+$", var.bootstrap_servers)), cidrs = var.kafka_cidrs }
 }
 
@@ -57,6 +60,8 @@ module "topics" {
   partitions         = 8
   replication_factor = var.replication_factor
   retention_days     = var.retention_days
+  key_ceremony       = length(var.key_ceremony) > 0
+  accounts           = var.accounts
 }
 
 module "service" {
@@ -79,6 +84,7 @@ module "service" {
   hostname          = var.hostname
   upstream_url      = var.upstream_url
   secrets           = var.secrets
+  secrets_version   = var.secrets_version
 
 }
 

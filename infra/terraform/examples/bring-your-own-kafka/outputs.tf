@@ -29,8 +29,16 @@ output "buckets" {
 }
 
 output "topics_task" {
-  description = "Task that makes topics and ACLs, and the cluster to run it in."
-  value       = { cluster = module.service.cluster_name, task = module.service.topics_task }
+  description = "How the task that makes topics and ACLs is started: see README, rolling out."
+  value       = module.service.topics_task
+}
+
+output "let_in" {
+  description = "What owners of what was there let in: brokers at the cluster's port, endpoints (existing_endpoints) at 443, from these security groups."
+  value = {
+    brokers   = [for role in ["gateway", "signer", "sink", "topics"] : module.network.security_groups[role]]
+    endpoints = module.network.endpoint_clients
+  }
 }
 
 output "auditor_role" {

@@ -79,13 +79,25 @@ variable "image" {
 
 variable "metrics_image" {
   type        = string
-  description = "Image of the AWS collector for OpenTelemetry, in ECR, by digest."
+  description = "Image of AWS's build of OpenTelemetry (ADOT), in ECR, by digest."
 }
 
 variable "secrets" {
   type        = map(string)
   ephemeral   = true
   description = "prompt_secret and keys_json; see module service."
+}
+
+variable "secrets_version" {
+  type        = number
+  default     = 1
+  description = "One higher each time that `secrets` change, or AWS keeps the old ones."
+}
+
+variable "generations" {
+  type        = object({ receipt = number, log = number })
+  default     = { receipt = 1, log = 1 }
+  description = "How many signing keys there are of each kind: one more to exchange one. See README, rotating a key."
 }
 
 variable "running" {
@@ -124,7 +136,19 @@ variable "mechanism" {
 
 variable "account_secrets" {
   type        = map(string)
-  description = "Secret's ARN by account: gateway, signer, sink, topics. JSON with username and password, under the installation's storage key."
+  description = "Secret's ARN by account: gateway, signer, sink, topics. JSON with username and password."
+}
+
+variable "account_secrets_key" {
+  type        = string
+  default     = null
+  description = "ARN of the KMS key that these secrets are encrypted under, where it is not the installation's storage key; its policy lets the roles NAME-ROLE-start decrypt."
+}
+
+variable "accounts" {
+  type        = map(string)
+  default     = {}
+  description = "The cluster's user name by role, where it is not the role's own name: gateway, signer, sink, topics, auditor, ceremony."
 }
 
 variable "kafka_cidrs" {
@@ -135,4 +159,14 @@ variable "kafka_cidrs" {
 variable "existing" {
   type        = object({ vpc_id = string, subnet_ids = list(string), route_table_ids = list(string) })
   description = "Private subnets that reach the brokers."
+}
+
+variable "existing_endpoints" {
+  type = object({
+    services           = optional(set(string), [])
+    security_group_ids = optional(set(string), [])
+    cidrs              = optional(set(string), [])
+  })
+  default     = {}
+  description = "Endpoints of AWS's services that this network has already; see module network, and the output `let_in`."
 }

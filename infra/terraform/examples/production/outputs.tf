@@ -29,8 +29,8 @@ output "buckets" {
 }
 
 output "topics_task" {
-  description = "Task that makes topics and ACLs, and the cluster to run it in."
-  value       = { cluster = module.service.cluster_name, task = module.service.topics_task }
+  description = "How the task that makes topics and ACLs is started: see README, rolling out."
+  value       = module.service.topics_task
 }
 
 output "auditor_role" {

@@ -10,8 +10,14 @@ module "kafka" {
   replication_factor = var.replication_factor
   open_until_acls    = var.open_until_acls
   log_retention_days = 90
-  accounts           = ["gateway", "signer", "sink", "topics", "auditor"]
   passwords          = var.passwords
+  passwords_version  = var.passwords_version
+
+  # The ceremony's, for its hour.
+  accounts = concat(
+    ["gateway", "signer", "sink", "topics", "auditor"],
+    length(var.key_ceremony) > 0 ? ["ceremony"] : [],
+  )
 }
 
 module "identities" {
@@ -27,6 +33,7 @@ module "keys" {
   roles             = module.identities.roles
   execution_roles   = module.identities.execution_roles
   administrators    = var.administrators
+  generations       = var.generations
   data_keys_bucket  = "${var.bucket_prefix}-${var.name}-data-keys"
   access_log_bucket = module.audit.access_log_bucket
 }
@@ -56,7 +63,7 @@ module "network" {
   upstream           = var.upstream
   storage_key_arn    = module.keys.storage
   log_retention_days = 90
-  kafka              = { port = 9096, cidrs = [] }
+  kafka              = { port = 9096, cidrs = [], client_cidrs = var.kafka_client_cidrs }
 }
 
 module "topics" {
@@ -64,6 +71,7 @@ module "topics" {
   partitions         = 2
   replication_factor = var.replication_factor
   retention_days     = var.retention_days
+  key_ceremony       = length(var.key_ceremony) > 0
 }
 
 module "service" {
@@ -86,6 +94,7 @@ module "service" {
   hostname          = var.hostname
   upstream_url      = var.upstream_url
   secrets           = var.secrets
+  secrets_version   = var.secrets_version
   gateway           = { cpu = 2048, memory_mib = 8192, disk_gib = 30, workers = 1, min = 1, max = 2 }
   worker            = { cpu = 512, memory_mib = 2048, min = 1, max = 1 }
 }

@@ -79,13 +79,25 @@ variable "image" {
 
 variable "metrics_image" {
   type        = string
-  description = "Image of the AWS collector for OpenTelemetry, in ECR, by digest."
+  description = "Image of AWS's build of OpenTelemetry (ADOT), in ECR, by digest."
 }
 
 variable "secrets" {
   type        = map(string)
   ephemeral   = true
   description = "prompt_secret and keys_json; see module service."
+}
+
+variable "secrets_version" {
+  type        = number
+  default     = 1
+  description = "One higher each time that `secrets` change, or AWS keeps the old ones."
+}
+
+variable "generations" {
+  type        = object({ receipt = number, log = number })
+  default     = { receipt = 1, log = 1 }
+  description = "How many signing keys there are of each kind: one more to exchange one. See README, rotating a key."
 }
 
 variable "running" {
@@ -114,7 +126,19 @@ variable "retention_days" {
 variable "passwords" {
   type        = map(string)
   ephemeral   = true
-  description = "Kafka password of gateway, signer, sink, topics, auditor: 32 characters or more each."
+  description = "Kafka password of gateway, signer, sink, topics, auditor, and with key_ceremony of ceremony: 32 characters or more each."
+}
+
+variable "passwords_version" {
+  type        = number
+  default     = 1
+  description = "One higher each time that `passwords` change, or AWS keeps the old ones."
+}
+
+variable "kafka_client_cidrs" {
+  type        = list(string)
+  default     = []
+  description = "Private ranges of the applications that speak Kafka; those that speak HTTP are in client_cidrs."
 }
 
 variable "open_until_acls" {

@@ -92,11 +92,12 @@ resource "aws_msk_cluster" "this" {
 
 # MSK takes only names that begin so, under a key of one's own.
 resource "aws_secretsmanager_secret" "account" {
-  for_each                = var.accounts
-  name                    = "AmazonMSK_${var.name}_${each.key}"
-  description             = "CacheMind: Kafka account of ${each.key}"
-  kms_key_id              = var.storage_key_arn
-  recovery_window_in_days = 30
+  for_each    = var.accounts
+  name        = "AmazonMSK_${var.name}_${each.key}"
+  description = "CacheMind: Kafka account of ${each.key}"
+  kms_key_id  = var.storage_key_arn
+  # The ceremony's comes and goes: a name is free again only after the window.
+  recovery_window_in_days = each.key == "ceremony" ? 0 : 30
 }
 
 resource "aws_secretsmanager_secret_version" "account" {

@@ -100,10 +100,18 @@ variable "passwords" {
     condition     = alltrue([for password in values(var.passwords) : length(password) >= 32])
     error_message = "each password has at least 32 characters."
   }
+  validation {
+    condition     = length(setsubtract(var.accounts, keys(var.passwords))) == 0
+    error_message = "passwords has one for each account: ${join(", ", var.accounts)}."
+  }
 }
 
 variable "passwords_version" {
   type        = number
   default     = 1
   description = "Raise it to set the passwords anew."
+  validation {
+    condition     = var.passwords_version >= 1 && floor(var.passwords_version) == var.passwords_version
+    error_message = "passwords_version is a whole number from 1, one higher each time that passwords change."
+  }
 }

@@ -8,6 +8,11 @@ output "account_secrets" {
   value       = var.account_secrets
 }
 
+output "account_secrets_key" {
+  description = "Key of these secrets, or null."
+  value       = var.account_secrets_key
+}
+
 output "mechanism" {
   description = "sasl.mechanism."
   value       = var.mechanism

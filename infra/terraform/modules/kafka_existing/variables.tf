@@ -26,6 +26,16 @@ variable "account_secrets" {
   }
 }
 
+variable "account_secrets_key" {
+  type        = string
+  default     = null
+  description = "ARN of the KMS key that these secrets are encrypted under; null: the installation's storage key. Its policy lets the roles that start tasks decrypt."
+  validation {
+    condition     = var.account_secrets_key == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[^*]+$", var.account_secrets_key))
+    error_message = "account_secrets_key is the ARN of a KMS key, not of an alias."
+  }
+}
+
 variable "lag" {
   type = object({
     namespace  = string

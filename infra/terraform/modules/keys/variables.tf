@@ -41,12 +41,12 @@ variable "deletion_window_days" {
 }
 
 variable "generations" {
-  type        = map(number)
+  type        = object({ receipt = number, log = number })
   default     = { receipt = 1, log = 1 }
   description = "How many keys there are of each kind; one more to exchange one. The older ones stay: what they signed is verified with them."
   validation {
-    condition     = alltrue([for kind in ["receipt", "log"] : try(var.generations[kind] >= 1, false)])
-    error_message = "generations gives receipt and log a number from 1."
+    condition     = alltrue([for number in values(var.generations) : number >= 1 && floor(number) == number])
+    error_message = "generations gives receipt and log a whole number from 1."
   }
 }
 

@@ -10,7 +10,11 @@ locals {
   subnet_ids = local.made ? [for zone in var.availability_zones : aws_subnet.private[zone].id] : var.existing.subnet_ids
   routes     = local.made ? [aws_route_table.private[0].id] : var.existing.route_table_ids
 
-  endpoints = toset(["ecr.api", "ecr.dkr", "kms", "logs", "secretsmanager"])
+  # Two endpoints of one service cannot both answer to its name in a network, nor two of S3
+  # stand in one table of routes: what is there already is used.
+  endpoints = setsubtract(["ecr.api", "ecr.dkr", "kms", "logs", "secretsmanager"], var.existing_endpoints.services)
+  makes_s3  = !contains(var.existing_endpoints.services, "s3")
+  s3_list   = local.makes_s3 ? aws_vpc_endpoint.s3[0].prefix_list_id : data.aws_ec2_managed_prefix_list.s3[0].id
 }
 
 resource "aws_vpc" "this" {
@@ -49,11 +53,17 @@ resource "aws_route_table_association" "private" {
 }
 
 resource "aws_vpc_endpoint" "s3" {
+  count             = local.makes_s3 ? 1 : 0
   vpc_id            = local.vpc_id
   service_name      = "com.amazonaws.${data.aws_region.here.name}.s3"
   vpc_endpoint_type = "Gateway"
   route_table_ids   = local.routes
   tags              = { Name = "${var.name}-s3" }
+}
+
+data "aws_ec2_managed_prefix_list" "s3" {
+  count = local.makes_s3 ? 0 : 1
+  name  = "com.amazonaws.${data.aws_region.here.name}.s3"
 }
 
 resource "aws_vpc_endpoint" "service" {

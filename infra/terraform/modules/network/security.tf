@@ -12,6 +12,7 @@ locals {
 
   to_ranges = merge(
     { for cidr in var.upstream.cidrs : "gateway-upstream-${cidr}" => { from = "gateway", cidr = cidr, port = var.upstream.port } },
+    { for pair in setproduct(local.workers, var.existing_endpoints.cidrs) : "${pair[0]}-endpoints-${pair[1]}" => { from = pair[0], cidr = pair[1], port = 443 } },
     { for pair in setproduct(local.workers, var.kafka.cidrs) : "${pair[0]}-kafka-${pair[1]}" => { from = pair[0], cidr = pair[1], port = var.kafka.port } },
   )
 }
@@ -24,6 +25,20 @@ resource "aws_security_group" "role" {
   tags        = { Name = "${var.name}-${each.key}" }
 }
 
+# To a group that is somebody else's: what it lets in is for its owner to say.
+resource "aws_vpc_security_group_egress_rule" "existing_endpoints" {
+  for_each = {
+    for pair in setproduct(local.workers, var.existing_endpoints.security_group_ids) :
+    "${pair[0]}-${pair[1]}" => { from = pair[0], to = pair[1] }
+  }
+  security_group_id            = aws_security_group.role[each.value.from].id
+  referenced_security_group_id = each.value.to
+  description                  = "To endpoints that were there"
+  ip_protocol                  = "tcp"
+  from_port                    = 443
+  to_port                      = 443
+}
+
 resource "aws_vpc_security_group_ingress_rule" "clients" {
   for_each          = toset(var.client_cidrs)
   security_group_id = aws_security_group.role["balancer"].id
@@ -32,6 +47,16 @@ resource "aws_vpc_security_group_ingress_rule" "clients" {
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
+}
+
+resource "aws_vpc_security_group_ingress_rule" "kafka_clients" {
+  for_each          = toset(var.kafka.client_cidrs)
+  security_group_id = aws_security_group.role["kafka"].id
+  description       = "Applications that speak Kafka"
+  cidr_ipv4         = each.key
+  ip_protocol       = "tcp"
+  from_port         = var.kafka.port
+  to_port           = var.kafka.port
 }
 
 resource "aws_vpc_security_group_ingress_rule" "between" {
@@ -69,7 +94,7 @@ resource "aws_vpc_security_group_egress_rule" "s3" {
   for_each          = toset(local.workers)
   security_group_id = aws_security_group.role[each.key].id
   description       = "S3 by its endpoint"
-  prefix_list_id    = aws_vpc_endpoint.s3.prefix_list_id
+  prefix_list_id    = local.s3_list
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443

@@ -36,6 +36,36 @@ variable "existing" {
   description = "Private subnets that are there already; nothing but endpoints and security groups is then made."
 }
 
+variable "existing_endpoints" {
+  type = object({
+    services           = optional(set(string), [])
+    security_group_ids = optional(set(string), [])
+    cidrs              = optional(set(string), [])
+  })
+  default     = {}
+  description = "Endpoints of AWS that the network has already and that are not made again: of which services, and in which security groups or at which addresses those with an interface are. Their owner lets the groups of output `endpoint_clients` in, to port 443."
+  validation {
+    condition     = var.existing != null || length(var.existing_endpoints.services) == 0
+    error_message = "existing_endpoints is for a network that is there already (existing): one that is made here has none yet."
+  }
+  validation {
+    condition     = length(setsubtract(var.existing_endpoints.services, ["ecr.api", "ecr.dkr", "kms", "logs", "s3", "secretsmanager"])) == 0
+    error_message = "existing_endpoints.services names some of ecr.api, ecr.dkr, kms, logs, s3 (a gateway), secretsmanager: what tasks call."
+  }
+  validation {
+    condition     = length(setsubtract(var.existing_endpoints.services, ["s3"])) == 0 || length(setunion(var.existing_endpoints.security_group_ids, var.existing_endpoints.cidrs)) > 0
+    error_message = "existing_endpoints says where its interfaces are: security_group_ids, or cidrs where they are in another network; or tasks are not let out to them."
+  }
+  validation {
+    condition     = alltrue([for id in var.existing_endpoints.security_group_ids : can(regex("^sg-[0-9a-z]+$", id))])
+    error_message = "existing_endpoints.security_group_ids are written like sg-0123456789abcdef0."
+  }
+  validation {
+    condition     = alltrue([for cidr in var.existing_endpoints.cidrs : can(cidrnetmask(cidr)) && try(tonumber(split("/", cidr)[1]) >= 8, false)])
+    error_message = "existing_endpoints.cidrs names ranges of /8 or smaller: not the whole internet."
+  }
+}
+
 variable "client_cidrs" {
   type        = list(string)
   description = "Addresses of the applications that call the gateway: private ranges alone."
@@ -63,10 +93,15 @@ variable "upstream" {
 
 variable "kafka" {
   type = object({
-    port  = number
-    cidrs = list(string)
+    port         = number
+    cidrs        = list(string)
+    client_cidrs = optional(list(string), [])
   })
-  description = "Port of the brokers; `cidrs` where the cluster is not made here, else empty."
+  description = "Port of the brokers; `cidrs` where the cluster is not made here, else empty; `client_cidrs`: private ranges of the applications that speak Kafka to a cluster that is made here."
+  validation {
+    condition     = alltrue([for cidr in var.kafka.client_cidrs : can(regex("^(10\\.|192\\.168\\.|172\\.(1[6-9]|2[0-9]|3[01])\\.)", cidr)) && can(cidrnetmask(cidr)) && try(tonumber(split("/", cidr)[1]) >= 8, false)])
+    error_message = "kafka.client_cidrs holds private ranges only (RFC 1918, /8 or smaller): brokers are never open to the internet."
+  }
   validation {
     condition     = alltrue([for cidr in var.kafka.cidrs : can(cidrnetmask(cidr)) && try(tonumber(split("/", cidr)[1]) >= 8, false)])
     error_message = "kafka.cidrs names ranges of /8 or smaller: not the whole internet."

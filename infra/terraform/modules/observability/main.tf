@@ -1,5 +1,5 @@
 # The metrics cachemind_* come from the gateway's /metrics, over all processes of its
-# task, by the collector beside it, into the namespace that bears the installation's name.
+# task, by OpenTelemetry beside it, into the namespace that bears the installation's name.
 
 resource "aws_cloudwatch_log_group" "this" {
   for_each          = toset(["gateway", "signer", "sink", "topics", "metrics"])

@@ -22,7 +22,7 @@ locals {
     metrics_log       = ["${var.log_groups["metrics"].arn}:*"]
   }
 
-  # Whether callers are asked for a key, and so the collector of metrics too.
+  # Whether callers are asked for a key, and so the reader of metrics too.
   auth = lookup(var.settings, "auth", "false") == "true"
 
   # What is the same for every process.

@@ -19,8 +19,20 @@ output "cluster_name" {
 }
 
 output "topics_task" {
-  description = "Task that makes topics and ACLs: run it once, and after each change of them."
-  value       = aws_ecs_task_definition.this["topics"].arn
+  description = "How the task that makes topics and ACLs is started, in the words of `aws ecs run-task --cli-input-json`: once, and after each change of them."
+  value = {
+    cluster         = aws_ecs_cluster.this.name
+    taskDefinition  = aws_ecs_task_definition.this["topics"].arn
+    launchType      = "FARGATE"
+    platformVersion = "1.4.0"
+    networkConfiguration = {
+      awsvpcConfiguration = {
+        subnets        = var.network.subnet_ids
+        securityGroups = [var.network.security_groups["topics"]]
+        assignPublicIp = "DISABLED"
+      }
+    }
+  }
 }
 
 output "policies" {

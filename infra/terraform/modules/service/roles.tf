@@ -66,7 +66,7 @@ resource "aws_iam_role_policy" "start" {
         Sid      = "SecretsKey"
         Effect   = "Allow"
         Action   = ["kms:Decrypt"]
-        Resource = [var.keys.storage]
+        Resource = distinct(concat([var.keys.storage], var.kafka.account_secrets_key[*]))
       },
     ]
   })

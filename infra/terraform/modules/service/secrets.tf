@@ -13,11 +13,11 @@ resource "aws_secretsmanager_secret_version" "prompt" {
   secret_string_wo_version = var.secrets_version
 }
 
-# What the collector of metrics presents where callers are asked for a key.
+# What the reader of metrics presents where callers are asked for a key.
 resource "aws_secretsmanager_secret" "metrics" {
   count                   = local.auth ? 1 : 0
   name                    = "${var.name}/metrics-key"
-  description             = "CacheMind: key of the collector of metrics"
+  description             = "CacheMind: key of the reader of metrics"
   kms_key_id              = var.keys.storage
   recovery_window_in_days = 30
 }

@@ -74,7 +74,8 @@ locals {
     ]
   }
 
-  collector = {
+  # AWS's build of OpenTelemetry reads the gateway's /metrics; not one of our processes.
+  metrics = {
     name                   = "metrics"
     image                  = var.metrics_image
     essential              = false
@@ -82,7 +83,7 @@ locals {
     readonlyRootFilesystem = true
     linuxParameters        = { initProcessEnabled = true, capabilities = { add = [], drop = ["ALL"] } }
     dependsOn              = [{ containerName = "gateway", condition = "HEALTHY" }]
-    environment            = [{ name = "AOT_CONFIG_CONTENT", value = local.collector_config }]
+    environment            = [{ name = "AOT_CONFIG_CONTENT", value = local.metrics_config }]
     secrets                = [for arn in aws_secretsmanager_secret.metrics[*].arn : { name = "METRICS_KEY", valueFrom = arn }]
     logConfiguration = {
       logDriver = "awslogs"
@@ -94,7 +95,7 @@ locals {
     }
   }
 
-  collector_config = yamlencode({
+  metrics_config = yamlencode({
     receivers = {
       prometheus = { config = { scrape_configs = [merge(
         {
@@ -102,7 +103,7 @@ locals {
           scrape_interval = "30s"
           static_configs  = [{ targets = ["127.0.0.1:${local.port}"] }]
         },
-        # The collector puts its own variable in.
+        # It puts its own variable in.
         { for name, value in { authorization = { type = "Bearer", credentials = "$${env:METRICS_KEY}" } } : name => value if local.auth },
       )] } }
     }
@@ -136,7 +137,7 @@ resource "aws_ecs_task_definition" "this" {
   memory                   = local.sizes[each.key].memory
   task_role_arn            = var.roles[each.key].arn
   execution_role_arn       = var.execution_roles[each.key].arn
-  container_definitions    = jsonencode(concat(each.value, each.key == "gateway" ? [local.collector] : []))
+  container_definitions    = jsonencode(concat(each.value, each.key == "gateway" ? [local.metrics] : []))
 
   runtime_platform {
     operating_system_family = "LINUX"

@@ -18,7 +18,7 @@ variable "image" {
 
 variable "metrics_image" {
   type        = string
-  description = "Image of the AWS collector for OpenTelemetry in the same registry, by its digest."
+  description = "Image of AWS's build of OpenTelemetry (ADOT) in the same registry, by its digest."
   validation {
     condition     = can(regex("^[0-9]{12}\\.dkr\\.ecr\\.[a-z0-9-]+\\.amazonaws\\.com(\\.cn)?/[a-z0-9._/-]+@sha256:[0-9a-f]{64}$", var.metrics_image))
     error_message = "metrics_image is ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME@sha256:DIGEST: a tag may be moved to something else."
@@ -52,9 +52,10 @@ variable "network" {
 
 variable "kafka" {
   type = object({
-    bootstrap_servers = string
-    mechanism         = string
-    account_secrets   = map(string)
+    bootstrap_servers   = string
+    mechanism           = string
+    account_secrets     = map(string)
+    account_secrets_key = optional(string)
     lag = optional(object({
       namespace  = string
       metric     = string
@@ -144,7 +145,7 @@ variable "namespace" {
 variable "secrets" {
   type        = map(string)
   ephemeral   = true
-  description = "prompt_secret: 64 hex characters that key prompt hashes. keys_json: what `cachemind audit keys init` wrote, `{}` before that. metrics_key: with auth, the key of the collector of metrics."
+  description = "prompt_secret: 64 hex characters that key prompt hashes. keys_json: what `cachemind audit keys init` wrote, `{}` before that. metrics_key: with auth, the key of the reader of metrics."
   validation {
     condition     = can(regex("^[0-9a-f]{64}$", var.secrets["prompt_secret"])) && can(jsondecode(var.secrets["keys_json"]))
     error_message = "secrets holds prompt_secret (64 hex characters, as `openssl rand -hex 32` prints) and keys_json (JSON)."
@@ -159,6 +160,10 @@ variable "secrets_version" {
   type        = number
   default     = 1
   description = "Raise it to set the secrets anew."
+  validation {
+    condition     = var.secrets_version >= 1 && floor(var.secrets_version) == var.secrets_version
+    error_message = "secrets_version is a whole number from 1, one higher each time that secrets change."
+  }
 }
 
 variable "gateway" {

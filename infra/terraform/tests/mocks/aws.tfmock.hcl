@@ -23,6 +23,14 @@ mock_resource "aws_s3_bucket" {
   defaults = { arn = "arn:aws:s3:::other" }
 }
 
+mock_resource "aws_security_group" {
+  defaults = { id = "sg-other" }
+}
+
+mock_resource "aws_subnet" {
+  defaults = { id = "subnet-other" }
+}
+
 mock_resource "aws_cloudwatch_log_group" {
   defaults = { arn = "arn:aws:logs:eu-central-1:111122223333:log-group:other" }
 }

@@ -1,0 +1,1 @@
+../../../tests/existing.tftest.hcl
