@@ -40,6 +40,7 @@ STRICT: Final = {"wal_ack": "acked", "on_wal_failure": "refuse"}
 """What audit mode demands: an answer leaves once the log has it, or not at all."""
 
 OFF: Final = False
+TRUST: Final = "trust"
 
 
 def _setting(parse: Callable[[str], object], default: object, doc: str) -> Any:
@@ -94,6 +95,13 @@ class Settings:
     )
     auth: bool = _setting(
         flag, OFF, "ask every caller for a key (`cachemind keys`) or an issuer's token"
+    )
+    shared_requests: str = _setting(
+        one_of("refuse", TRUST),
+        "refuse",
+        "with auth: of who may write to the topic of requests that all share; "
+        "trusted he may do everything (`cachemind grants` makes topics that say who "
+        "asks)",
     )
     oidc_file: Path | None = _setting(
         path, None, "TOML file: the issuer whose tokens count, and what they grant"

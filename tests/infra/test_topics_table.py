@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from cachemind.core.access import Role
+from cachemind.core.grant_topics import Grant, GrantTopics
 from cachemind.core.topics import Mode, TopicSpec, topics
+from cachemind.types import Namespace
 
 ROOT: Final = Path(__file__).parents[2]
 MODULE: Final = ROOT / "infra" / "terraform" / "modules" / "topics"
@@ -27,6 +30,8 @@ PROCESSES: Final = ("gateway", "signer", "sink")
 MAKER: Final = "topics"
 LOOKING: Final = ("describe", "describe_configs")
 READING: Final = sorted(RULES.keys() - {MAKER})
+GRANTS: Final = {f"{PREFIX}.requests.": "read", f"{PREFIX}.replies.": "write"}
+"""What the topics of grants begin with, which come and go while it runs."""
 
 
 def specs(partitions: int) -> Mapping[str, TopicSpec]:
@@ -75,7 +80,7 @@ def rules(kind: str, role: str) -> Iterator[Mapping[str, Any]]:
 
 
 def test_every_topic_in_an_acl_is_one_of_the_program() -> None:
-    known = {f"{PREFIX}.{name}" for name in TABLE} | {f"{PREFIX}."}
+    known = {f"{PREFIX}.{name}" for name in TABLE} | {f"{PREFIX}.", *GRANTS}
     named = {rule["name"] for role in RULES for rule in rules("topic", role)}
     assert named == known
 
@@ -83,8 +88,24 @@ def test_every_topic_in_an_acl_is_one_of_the_program() -> None:
 def test_a_role_does_to_all_topics_no_more_than_look_at_them() -> None:
     for role in RULES.keys() - {MAKER}:
         for rule in rules("topic", role):
-            if rule["pattern"] == "prefixed":
+            if rule["pattern"] == "prefixed" and rule["name"] not in GRANTS:
                 assert tuple(rule["operations"]) == LOOKING
+
+
+def test_the_topics_of_grants_are_for_who_answers_and_for_their_own_side_only() -> None:
+    found = {
+        (role, rule["name"]): rule["operations"]
+        for role in RULES
+        for rule in rules("topic", role)
+        if rule["name"] in GRANTS
+    }
+    assert found == {("gateway", name): [one] for name, one in GRANTS.items()}
+    grant = Grant(namespace=Namespace("shop"), role=Role.AUDITOR)
+    names = GrantTopics(PREFIX)
+    for name, prefix in zip(
+        (names.requests(grant), names.replies(grant)), GRANTS, strict=True
+    ):
+        assert name.startswith(prefix)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +170,8 @@ def _shown(part: ast.expr) -> str:
 
 def test_groups_and_transactional_ids_are_those_of_the_program() -> None:
     # The two names that are made from a part of one found in the text:
-    # signer.py's roles, and a request session's id, which is its group's and a number.
+    # signer.py's roles, and a request session's id, which is its topic's and a number:
+    # that of the shared topic is the group's name, and those of grants are below it.
     made = {"-*": {"-signer-*", "-cutter-*"}, ".requests": {".requests", ".requests.*"}}
     wanted = {
         name for found in names_of_the_program() for name in made.get(found, {found})
@@ -169,7 +191,7 @@ def test_the_names_that_are_made_from_parts_are_still_made_so() -> None:
     assert 'f"signer-{partition}"' in signer
     assert 'f"cutter-{keys.log_id}"' in signer
     requests = (ROOT / "streams/cachemind/adapters/kafka_requests.py").read_text()
-    assert 'f"{topics.group}.{partition}"' in requests
+    assert 'f"{topics.requests}.{partition}"' in requests
 
 
 @pytest.mark.parametrize("role", PROCESSES)

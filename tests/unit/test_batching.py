@@ -11,17 +11,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cachemind.adapters.clock import SystemClock
 from cachemind.agents import batching
 from cachemind.agents.batching import Batching, BatchingDeps
 from cachemind.agents.commanding import Commanding, CommandingDeps
-from cachemind.agents.known_answers import Known, KnownAnswers, key_of
+from cachemind.agents.known_answers import (
+    Known,
+    KnownAnswers,
+    answer_headers,
+    key_of,
+)
 from cachemind.agents.outbox import MOST_REPLY_BYTES, OutboxTopics
 from cachemind.agents.own_thread import OwnThread
 from cachemind.codec.codec import Codec
 from cachemind.codec.commands import decode_reply, encode_command
-from cachemind.core.access import ACCESS_NAMESPACE
+from cachemind.core.access import ACCESS_NAMESPACE, Role
 from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
@@ -31,7 +38,9 @@ from cachemind.core.cache_commands import (
     Logged,
     Lookup,
 )
-from cachemind.core.commands import Command, Problem, ProblemCode, Reply
+from cachemind.core.commands import Command, Problem, ProblemCode, Reply, Rollback
+from cachemind.core.grant_topics import Grant, RequestTopic
+from cachemind.core.identifiers import format_traceparent
 from cachemind.errors import LogUnavailable
 from cachemind.events import Outcome, SelectorKind
 from cachemind.ports import Headers, LogRecord, LogWriter
@@ -49,12 +58,14 @@ from cachemind.types import (
     Offset,
     Partition,
     TraceId,
+    Version,
     WriterId,
 )
 
 SPACE = Namespace("shop")
 PARTITION = Partition(0)
 TRACE = TraceId(bytes(range(1, 17)))
+TOPIC = RequestTopic(name="requests")
 HEADERS: Headers = (("reply-to", b"replies"), ("correlation-id", b"7"))
 STEPS = ("request.taken", "batch.decided", "batch.committed")
 
@@ -265,13 +276,15 @@ def no_past(namespace: Namespace) -> CommandPast:
 
 @asynccontextmanager
 async def process(
-    cluster: Cluster, failpoint: Callable[[str], None] = lambda _: None
+    cluster: Cluster,
+    failpoint: Callable[[str], None] = lambda _: None,
+    topic: RequestTopic = TOPIC,
 ) -> AsyncIterator[Process]:
     session, desk, thread = Session(cluster), Desk(), OwnThread("test")
     commanding = Commanding(
         CommandingDeps(
             session=session,
-            topic="requests",
+            topic=topic,
             past=no_past,
             codec=Codec(),
             clock=SystemClock(),
@@ -287,7 +300,9 @@ async def process(
             thread=thread,
             commanding=commanding,
             desk=desk,
-            topics=OutboxTopics(requests="requests", answers="answers", dlq="dlq"),
+            topics=OutboxTopics(
+                requests=topic, answers="answers", kept_at=PARTITION, dlq="dlq"
+            ),
             clock=SystemClock(),
             random=secrets.token_bytes,
             failpoint=failpoint,
@@ -318,7 +333,7 @@ def identity(number: int) -> EventId:
 
 def record(
     at: int,
-    body: CacheCommand | None = None,
+    body: CacheCommand | Rollback | None = None,
     *,
     number: int | None = None,
     headers: Headers = (),
@@ -645,3 +660,90 @@ def test_the_oldest_answers_go_first() -> None:
     assert kept == [2, 3, 4]
     command = Command(request_id=identity(1), namespace=SPACE, body=Lookup(request=b""))
     assert key_of(command) != key_of(replace(command, namespace=Namespace("b")))
+
+
+# ---- topics of grants ---------------------------------------------------------------
+
+
+def granted(role: Role, namespace: Namespace = SPACE) -> RequestTopic:
+    return RequestTopic(
+        name=f"requests.{namespace}.{role}",
+        grant=Grant(namespace=namespace, role=role),
+    )
+
+
+async def test_a_record_of_another_namespace_than_its_topic_is_buried(
+    cluster: Cluster,
+) -> None:
+    other = Namespace("shop.b")
+    wrong_key = replace(record(1), key=other.encode())
+    async with process(cluster, topic=granted(Role.CACHE_ADMIN)) as first:
+        for one in (record(0, namespace=other), wrong_key, record(2)):
+            first.inbox.put_nowait(one)
+        rollback = Rollback(to_version=Version(0))
+        first.inbox.put_nowait(record(3, rollback, namespace=other))
+        await until(lambda: cluster.offset == 4)
+        assert [one.command.namespace for one in first.desk.decided] == [SPACE]
+    assert [reply.request_id for reply in cluster.replies] == [identity(3)]
+    letters = [dict(one.headers) for one in cluster.on("dlq")]
+    assert {one["cachemind-dlq-reason"] for one in letters} == {b"misplaced"}
+    assert [one["cachemind-dlq-lsn"] for one in letters] == [b"0@0", b"0@1", b"0@3"]
+    assert all(
+        b"is for the namespace shop" in one["cachemind-dlq-detail"] for one in letters
+    )
+    assert {one.key for one in cluster.on("dlq")} == {b"requests.shop.cache-admin"}
+
+
+async def test_the_desk_is_told_who_asks_and_a_denied_rollback_is_its_to_answer(
+    cluster: Cluster,
+) -> None:
+    topic = granted(Role.CACHE_READER)
+    async with process(cluster, topic=topic) as first:
+        first.inbox.put_nowait(record(0, Rollback(to_version=Version(0))))
+        await until(lambda: cluster.offset == 1)
+        (asked,) = first.desk.decided
+    assert asked.caller == topic.caller
+    assert asked.refusal is not None
+    assert asked.refusal.right == "rollback"
+
+
+async def test_an_id_that_another_topic_has_answered_is_not_known(
+    cluster: Cluster,
+) -> None:
+    topics = [TOPIC, granted(Role.CACHE_ADMIN), granted(Role.CACHE_READER)]
+    for at, topic in enumerate(topics):
+        async with process(cluster, topic=topic) as first:
+            first.inbox.put_nowait(record(at, number=9))
+            await until(lambda at=at: cluster.offset == at + 1)  # type: ignore[misc]
+            assert len(first.desk.decided) == 1
+    assert len({one.key for one in cluster.on("answers")}) == len(topics)
+    for at, topic in enumerate(topics, len(topics)):
+        async with process(cluster, topic=topic) as again:
+            again.inbox.put_nowait(record(at, number=9))
+            await until(lambda at=at: cluster.offset == at + 1)  # type: ignore[misc]
+            assert again.desk.decided == []
+    assert len(cluster.replies) == 2 * len(topics)
+
+
+@given(
+    ids=st.binary(min_size=16, max_size=16).filter(any),
+    topics=st.sampled_from(["", "requests.shop.cache-reader", "requests.shop.auditor"]),
+    others=st.sampled_from(["", "requests.shop.cache-reader", "requests.a.b.auditor"]),
+)
+def test_an_answer_is_read_back_by_its_own_topic_alone(
+    ids: bytes, topics: str, others: str
+) -> None:
+    command = Command(
+        request_id=EventId(ids), namespace=SPACE, body=Lookup(request=b"")
+    )
+    found = Known(b"c", b"r", TRACE)
+    kept = LogRecord(
+        lsn=Lsn(PARTITION, Offset(0)),
+        key=key_of(command, topics),
+        value=found.reply,
+        headers=answer_headers(found, format_traceparent(TRACE, b"12345678").encode()),
+        timestamp_ms=0,
+    )
+    known = KnownAnswers()
+    known.read_back([kept], others)
+    assert (known.get(key_of(command, topics)) == found) == (topics == others)

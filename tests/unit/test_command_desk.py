@@ -17,6 +17,13 @@ from cachemind.adapters.memory_embedder import MemoryEmbedder
 from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.memory_receipts import MemoryReceiptIndex
 from cachemind.codec.codec import Codec
+from cachemind.core.access import (
+    ACCESS_NAMESPACE,
+    OPERATIONS,
+    RIGHTS,
+    Caller,
+    Role,
+)
 from cachemind.core.cache_commands import (
     Answered,
     CacheCommand,
@@ -30,7 +37,8 @@ from cachemind.core.cache_commands import (
     PutDone,
     ReceiptFound,
 )
-from cachemind.core.commands import Command, Problem, ProblemCode, Reply
+from cachemind.core.commands import Command, Problem, ProblemCode, Reply, Rollback
+from cachemind.core.grant_topics import Grant, RequestTopic
 from cachemind.core.partitioner import partition_of
 from cachemind.errors import LogUnavailable, UpstreamUnavailable
 from cachemind.events import (
@@ -39,17 +47,27 @@ from cachemind.events import (
     Invalidated,
     Outcome,
     Reads,
+    RolledBack,
     SelectorKind,
     Stored,
     Verdict,
 )
 from cachemind.ports import LogWriter, UpstreamRequest, UpstreamResponse
 from cachemind.ports.commands import Asked
-from cachemind.types import EventId, Namespace, Offset, Partition, TraceId
+from cachemind.types import (
+    EventId,
+    ExactKey,
+    Namespace,
+    Offset,
+    Partition,
+    TraceId,
+    Version,
+)
 from cachemind_services.gateway.command_desk import CommandDesk, DeskPorts
 from cachemind_services.gateway.deps import Access, GatewayDeps, OnWalFailure
 from cachemind_services.gateway.held_upstream import HeldUpstream, Said
 from cachemind_services.gateway.metrics import GatewayMetrics
+from cachemind_services.gateway.refusals import RATE
 from tests.gateways import NAMESPACE, PARTITIONS, SETTINGS, Fold
 from tests.receipt_log import ReceiptLog, trace
 from tests.upstreams import completion
@@ -100,12 +118,16 @@ class World:
     sent: int = 0
 
     def ask(
-        self, body: CacheCommand, namespace: Namespace = NAMESPACE, number: int = 0
+        self,
+        body: CacheCommand | Rollback,
+        namespace: Namespace = NAMESPACE,
+        number: int = 0,
+        caller: Caller | None = None,
     ) -> Asked:
         self.sent += 1
         request_id = EventId((number or self.sent).to_bytes(16, "big"))
         command = Command(request_id=request_id, namespace=namespace, body=body)
-        return Asked(command=command, trace=TraceId(os.urandom(16)))
+        return Asked(command=command, trace=TraceId(os.urandom(16)), caller=caller)
 
     async def all(self, *asked: Asked) -> Sequence[Reply]:
         await asyncio.gather(
@@ -477,3 +499,130 @@ def _unrelated() -> Envelope:
     from tests.wal_events import envelope, stored
 
     return envelope(1, stored(1), NAMESPACE)
+
+
+# ---- who asks -----------------------------------------------------------------------
+
+PUT = Put(
+    request=chat("q"),
+    response=json.dumps(completion(json.loads(chat("q")), "by hand")).encode(),
+)
+BODIES: dict[str, CacheCommand | Rollback] = {
+    "Lookup": Lookup(request=chat("q")),
+    "Complete": Complete(request=chat("q")),
+    "Put": PUT,
+    "Invalidate": Invalidate(kind=SelectorKind.ALL),
+    "Feedback": Feedback(
+        matched_key=ExactKey(bytes(32)),
+        served_trace_id=TraceId(b"t" * 16),
+        verdict=Verdict.RIGHT,
+    ),
+    "FindReceipt": FindReceipt(trace_id=TraceId(b"t" * 16)),
+    "Rollback": Rollback(to_version=Version(0)),
+}
+
+
+def caller_of(role: Role, namespace: Namespace = NAMESPACE) -> Caller:
+    return Grant(namespace=namespace, role=role).caller
+
+
+def refused(world: World) -> list[tuple[Namespace, str, str]]:
+    return [
+        (one.namespace, read.principal, read.reason)
+        for one in world.envelopes
+        if isinstance(one.body, Reads)
+        for read in one.body.items
+        if read.strategy == "access"
+    ]
+
+
+def test_every_command_is_tried() -> None:
+    assert set(BODIES) == {each.kafka for each in OPERATIONS.values() if each.kafka}
+
+
+@pytest.mark.parametrize("command", BODIES)
+@pytest.mark.parametrize("role", Role)
+async def test_what_a_role_lacks_is_forbidden_and_on_the_log(
+    world: World, role: Role, command: str
+) -> None:
+    right = next(s.right for s in OPERATIONS.values() if s.kafka == command)
+    asked = world.ask(BODIES[command], caller=caller_of(role))
+    if right in RIGHTS[role]:
+        if asked.rolls_back:
+            return  # it is the fold's to answer
+        (reply,) = await world.all(asked)
+        told = getattr(reply.body, "code", None)  # there may be no such receipt
+        assert told in (None, ProblemCode.NOT_FOUND), reply.body
+        assert refused(world) == []
+        return
+    (reply,) = await world.all(asked)
+    assert problem(reply).code is ProblemCode.FORBIDDEN
+    assert problem(reply).field == right
+    assert str(right) in problem(reply).message
+    principal = f"kafka:{NAMESPACE}.{role}"
+    assert refused(world) == [(NAMESPACE, principal, f"forbidden:{right}")]
+    changes = (Stored, Invalidated, Feedback, RolledBack)
+    assert not any(isinstance(one.body, changes) for one in world.envelopes)
+    assert world.model.asked == []
+
+
+@pytest.mark.parametrize("command", BODIES)
+async def test_who_has_nothing_in_a_namespace_is_refused_and_does_not_open_it(
+    world: World, command: str
+) -> None:
+    stranger = RequestTopic(name="requests", trusted=False).caller
+    (reply,) = await world.all(world.ask(BODIES[command], OTHER, caller=stranger))
+    assert problem(reply).code is ProblemCode.FORBIDDEN
+    assert OTHER not in world.desk._spaces
+    right = problem(reply).field
+    assert refused(world) == [(ACCESS_NAMESPACE, "kafka", f"forbidden:{right}")]
+
+
+async def test_a_reader_is_served_a_hit_and_leaves_no_entry_of_a_miss(
+    world: World,
+) -> None:
+    reader = caller_of(Role.CACHE_READER)
+    for number in (1, 2):
+        miss = world.ask(Complete(request=chat("new")), caller=reader)
+        (reply,) = await world.all(miss)
+        assert answered(reply).status == 200
+        assert not answered(reply).stored
+        assert len(world.model.asked) == number
+    assert world.of(Stored) == []
+    await world.all(world.ask(PUT, caller=caller_of(Role.CACHE_WRITER)))
+    (reply,) = await world.all(
+        world.ask(Complete(request=chat("q")), caller=reader),
+    )
+    assert answered(reply).outcome is Outcome.HIT_EXACT
+    principals = {
+        one.principal for one in world.envelopes if isinstance(one.body, Stored)
+    }
+    assert principals == {f"kafka:{NAMESPACE}.cache-writer"}
+    reads = [read for body in world.of(Reads) for read in body.items]
+    assert {read.principal for read in reads} == {f"kafka:{NAMESPACE}.cache-reader"}
+
+
+@pytest.mark.parametrize("role", [Role.CACHE_WRITER, Role.CACHE_ADMIN])
+async def test_a_longer_life_than_the_policys_takes_a_right_of_its_own(
+    world: World, role: Role
+) -> None:
+    longer_s = SETTINGS.policy.default_ttl_ms // 1_000 + 1
+    put = replace(PUT, ttl_s=longer_s)
+    (reply,) = await world.all(world.ask(put, caller=caller_of(role)))
+    if role is Role.CACHE_ADMIN:
+        assert isinstance(reply.body, PutDone)
+        assert reply.body.ttl_ms == longer_s * 1_000
+        return
+    assert problem(reply).code is ProblemCode.FORBIDDEN
+    assert problem(reply).field == "ttl_override"
+    principal = f"kafka:{NAMESPACE}.{role}"
+    assert refused(world) == [(NAMESPACE, principal, "forbidden:ttl_override")]
+    assert world.of(Stored) == []
+
+
+async def test_refusals_are_on_the_log_at_the_rate_of_http(world: World) -> None:
+    reader = caller_of(Role.CACHE_READER)
+    many = [world.ask(PUT, caller=reader) for _ in range(250)]
+    replies = await world.all(*many)
+    assert {problem(reply).code for reply in replies} == {ProblemCode.FORBIDDEN}
+    assert RATE.burst <= len(refused(world)) < RATE.burst + 50

@@ -22,6 +22,7 @@ from cachemind.core.commands import (
     RollbackDone,
     RollbackState,
 )
+from cachemind.core.grant_topics import RequestTopic
 from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.events import RolledBack
 from cachemind.ports import Headers, LogRecord
@@ -116,7 +117,7 @@ class Desk:
         session, past = Session(self.cluster), past_of(self.fold)
         deps = CommandingDeps(
             session=session,
-            topic="requests",
+            topic=RequestTopic(name="requests"),
             past=lambda _: past,
             codec=Codec(),
             clock=SystemClock(),

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Final, Protocol
 
 from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.kafka_grants import KafkaGrants
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_requests import KafkaRequestSession, RequestTopics
 from cachemind.adapters.kafka_topics import LogIdentity
@@ -21,6 +22,7 @@ from cachemind.agents.outbox import OutboxTopics
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.requests import Handler, RequestsDeps, run_requests
 from cachemind.codec.command_framing import Framing
+from cachemind.core.grant_topics import RequestTopic, reply_rule, request_topic
 from cachemind.core.partitioner import partition_of
 from cachemind.ports import LogRecord
 from cachemind.ports.commands import CommandDesk
@@ -36,7 +38,7 @@ from cachemind_services.bootstrap.log import (
 )
 from cachemind_services.bootstrap.past import StoredPast
 from cachemind_services.bootstrap.past_files import open_past
-from cachemind_services.settings import Settings
+from cachemind_services.settings import TRUST, Settings
 
 logger = logging.getLogger(__name__)
 WAIT_S: Final = 5.0
@@ -75,21 +77,30 @@ async def _run(
     ports = CommandPorts(settings, log)
     framing = await asyncio.to_thread(command_framing, settings, register=True)
 
-    def handler(partition: Partition) -> Handler:
+    def handler(topic: str, partition: Partition) -> Handler:
         pasts, desk = _Pasts(settings, log), make_desk(settings, ports)
         return _Answering(
-            settings, partition, pasts, desk, framing, failpoint, stop.is_set
+            settings,
+            topic_of(settings, topic),
+            partition,
+            pasts,
+            desk,
+            framing,
+            failpoint,
+            stop.is_set,
         )
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
+    grants = KafkaGrants(kafka, settings.topic_prefix)
     try:
-        with closing(reader):
+        with closing(reader), closing(grants):
             return await run_requests(
                 RequestsDeps(
                     kafka=kafka,
                     topic=topics.requests.name,
                     group=group_of_requests(settings),
                     open_handler=handler,
+                    find_grants=grants.find,
                     ask_log=lambda: reader.bounds(Partition(0)),
                     stop=stop,
                 )
@@ -103,12 +114,19 @@ def group_of_requests(settings: Settings) -> str:
     return f"{settings.topic_prefix}.requests"
 
 
+def topic_of(settings: Settings, name: str) -> RequestTopic:
+    """Return what a topic of commands is. Raises: `InvalidEvent`."""
+    trusted = not settings.auth or settings.shared_requests == TRUST
+    return request_topic(settings.topic_prefix, name, trusted=trusted)
+
+
 class _Answering:
     """One partition's session, on a thread of its own, and what stands on it."""
 
     def __init__(
         self,
         settings: Settings,
+        topic: RequestTopic,
         partition: Partition,
         pasts: _Pasts,
         desk: CommandDesk,
@@ -117,9 +135,10 @@ class _Answering:
         stopping: Callable[[], bool],
     ) -> None:
         topics, clock = topics_of(settings), SystemClock()
-        self._partition = partition
+        self._place = f"{topic.name}[{partition}]"
         self._pasts = pasts
-        self._session = _session(settings, partition)
+        kept_at = _kept_at(settings, topic, partition)
+        self._session = _session(settings, topic, partition, kept_at)
         self._thread = OwnThread(f"requests-{partition}")
         host, chance = socket.gethostname(), secrets.token_hex(4)
         self._batching = Batching(
@@ -129,7 +148,7 @@ class _Answering:
                 commanding=Commanding(
                     CommandingDeps(
                         session=self._session,
-                        topic=topics.requests.name,
+                        topic=topic,
                         past=pasts.of,
                         codec=codec_of(settings),
                         clock=clock,
@@ -142,8 +161,9 @@ class _Answering:
                 ),
                 desk=desk,
                 topics=OutboxTopics(
-                    requests=topics.requests.name,
+                    requests=topic,
                     answers=topics.answers.name,
+                    kept_at=kept_at,
                     dlq=topics.dlq.name,
                 ),
                 clock=clock,
@@ -161,7 +181,7 @@ class _Answering:
         """Leave the cluster and release the stores, on the thread that uses them."""
         await self._batching.close()
         if not await self._thread.finish(self._release, LEAVE_S):
-            logger.warning("requests of partition %d are left so", self._partition)
+            logger.warning("requests of %s are left so", self._place)
         self._thread.close()
 
     def _release(self) -> None:
@@ -169,16 +189,28 @@ class _Answering:
         self._pasts.close()
 
 
-def _session(settings: Settings, partition: Partition) -> KafkaRequestSession:
+def _kept_at(
+    settings: Settings, topic: RequestTopic, partition: Partition
+) -> Partition:
+    """Return the partition of the topic of answers that a topic's are kept in."""
+    if topic.grant is None:
+        return partition
+    return partition_of(topic.grant.namespace.encode(), settings.partitions)
+
+
+def _session(
+    settings: Settings, topic: RequestTopic, partition: Partition, kept_at: Partition
+) -> KafkaRequestSession:
     topics = topics_of(settings)
-    ours = {spec.name for spec in topics.all()} - {topics.replies.name}
+    own = frozenset(spec.name for spec in topics.all())
     names = RequestTopics(
-        requests=topics.requests.name,
+        requests=topic.name,
         answers=topics.answers.name,
+        kept_at=kept_at,
         wal=topics.wal,
         dlq=topics.dlq,
         group=group_of_requests(settings),
-        forbidden=frozenset(ours),
+        replies=reply_rule(settings.topic_prefix, topic, own),
     )
     return KafkaRequestSession(kafka_of(settings), names, partition)
 

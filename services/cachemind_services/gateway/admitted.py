@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cachemind.core.access import Caller, Right
+from cachemind.core.access import OPERATIONS, Caller, Operation, Right
 from cachemind.errors import Forbidden
 from cachemind.types import Namespace, Principal
 from cachemind_services.gateway.http_io import Header, Scope
@@ -32,6 +32,31 @@ class Admitted:
     until_ns: int
     may_complete: bool
     may_store: bool
+
+
+def admitted_as(
+    caller: Caller,
+    namespace: Namespace | None,
+    meter: Meter,
+    upstream: tuple[Header, ...] = (),
+    until_ns: int = 0,
+) -> Admitted:
+    """Return what is known of a caller who asks in a namespace."""
+    completes = OPERATIONS[Operation.COMPLETE].right
+    return Admitted(
+        caller=caller,
+        namespace=namespace,
+        upstream=upstream,
+        meter=meter,
+        until_ns=until_ns,
+        may_complete=_may(caller, completes, namespace),
+        # What upstream answers has no tag, so it would be outside of any prefix.
+        may_store=not caller.prefixes and _may(caller, Right.STORE, namespace),
+    )
+
+
+def _may(caller: Caller, right: Right | None, namespace: Namespace | None) -> bool:
+    return right is not None and namespace is not None and caller.may(right, namespace)
 
 
 def tell_admitted(scope: Scope, admitted: Admitted) -> None:

@@ -16,40 +16,41 @@ from cachemind.core.cache_commands import (
     CacheAnswer,
     Complete,
     FindReceipt,
-    Invalidate,
-    Logged,
     Lookup,
-    Put,
-    PutDone,
     ReceiptFound,
 )
 from cachemind.core.commands import Command, Problem, ProblemCode, Reply
 from cachemind.core.identifiers import format_traceparent
 from cachemind.errors import (
+    Forbidden,
     InvalidRequest,
     LogRejected,
     LogUnavailable,
     PayloadUnreadable,
 )
-from cachemind.events import Feedback
 from cachemind.ports import LogWriter, Upstream
 from cachemind.ports.commands import Asked
-from cachemind.types import ExactKey, Lsn, Namespace
+from cachemind.types import Lsn, Namespace
 from cachemind_services.gateway.admin import PREFIX
 from cachemind_services.gateway.call import Call, upstream_request
+from cachemind_services.gateway.command_access import (
+    CommandRefusals,
+    is_stranger,
+    scope_of,
+)
 from cachemind_services.gateway.command_receipts import receipt_found
 from cachemind_services.gateway.command_terms import (
     Told,
     controls,
     problem_of_request,
-    put_fields,
     told,
 )
+from cachemind_services.gateway.command_writes import written
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.flight_key import flight_key, not_captured
 from cachemind_services.gateway.held_upstream import Held, ask, hear_only
 from cachemind_services.gateway.http_io import Header
-from cachemind_services.gateway.in_process import heard, post
+from cachemind_services.gateway.in_process import heard
 from cachemind_services.gateway.parts import Parts
 from cachemind_services.gateway.routes import CHAT_PATH
 from cachemind_services.gateway.shared import Shared
@@ -107,6 +108,7 @@ class CommandDesk:
         self._seen = 0
         self._leaders: dict[object, _Foreseen] = {}
         self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
+        self._refusals: CommandRefusals | None = None
 
     # ---- tenures --------------------------------------------------------------------
 
@@ -125,7 +127,7 @@ class CommandDesk:
             await self._leave()
 
     async def _leave(self) -> None:
-        self._wal = None
+        self._wal = self._refusals = None
         spaces, self._spaces = self._spaces, {}
         for parts in spaces.values():
             await _left(parts)
@@ -187,6 +189,8 @@ class CommandDesk:
         return found
 
     async def _ask(self, asked: Asked, foreseen: _Foreseen) -> None:
+        if asked.refusal is not None:
+            return
         try:
             parts = await self._parts(asked.command.namespace)
             if isinstance(body := asked.command.body, FindReceipt):
@@ -243,17 +247,17 @@ class CommandDesk:
     async def decide(self, asked: Sequence[Asked]) -> Sequence[Reply]:
         """Return an answer to each, in order."""
         replies: list[Reply] = []
-        spaces = {
-            name: await self._parts(name)
-            for name in dict.fromkeys(one.command.namespace for one in asked)
-        }
+        names = (one.command.namespace for one in asked if not is_stranger(one))
+        spaces = {name: await self._parts(name) for name in dict.fromkeys(names)}
         for group in self._groups(asked):
             replies += await asyncio.gather(
-                *(self._reply(spaces[one.command.namespace], one) for one in group)
+                *(self._reply(spaces.get(one.command.namespace), one) for one in group)
             )
         for parts in spaces.values():
             await parts.writes.drain()
             await parts.wal.flush(FLUSH_S)
+        if self._refusals is not None:
+            await self._refusals.flush(FLUSH_S)
         if any(one.held.missed for one in self._foreseen.values()):
             raise LogUnavailable("an entry has gone that was to answer; once more")
         return replies
@@ -273,16 +277,21 @@ class CommandDesk:
 
     def _asks_nobody(self, asked: Asked) -> bool:
         body = asked.command.body
+        if asked.refusal is not None:
+            return True
         if isinstance(body, Complete):
             return self._of(asked.command).held.said is None
         return isinstance(body, Lookup | FindReceipt)
 
-    async def _reply(self, parts: Parts, asked: Asked) -> Reply:
+    async def _reply(self, parts: Parts | None, asked: Asked) -> Reply:
         command = asked.command
-        version = int(parts.follower.state.version)
+        version = -1 if parts is None else int(parts.follower.state.version)
         lsn: Lsn | None = None
         body: CacheAnswer | Problem
         try:
+            if asked.refusal is not None:
+                raise asked.refusal
+            assert parts is not None  # noqa: S101 - a stranger is always refused
             if isinstance(command.body, Lookup | Complete):
                 answer = await self._looked_up(parts, asked)
                 body, lsn = answer.body, answer.lsn
@@ -290,7 +299,10 @@ class CommandDesk:
             elif isinstance(command.body, FindReceipt):
                 body = await self._receipts(parts, command, command.body)
             else:
-                body, lsn = await _written(parts, asked, self._fields(asked))
+                scope = scope_of(PREFIX, asked, self._fields(asked))
+                body, lsn = await written(parts, asked, scope)
+        except Forbidden as error:
+            body = (await self._say_no()).tell(parts, asked, error)
         except InvalidRequest as error:
             body = problem_of_request(error)
         except LogRejected as error:
@@ -310,8 +322,14 @@ class CommandDesk:
         """Return a look-up as the gateway understands it. Raises: `InvalidRequest`."""
         body = asked.command.body
         assert isinstance(body, Lookup | Complete)  # noqa: S101 - nothing else looks up
-        scope = post(CHAT_PATH, [*controls(body), *self._fields(asked)])
+        fields = [*controls(body), *self._fields(asked)]
+        scope = scope_of(CHAT_PATH, asked, fields)
         return parts.understanding.call(time.perf_counter(), scope, body.request)
+
+    async def _say_no(self) -> CommandRefusals:
+        if self._refusals is None:
+            self._refusals = CommandRefusals(await self._tenure())
+        return self._refusals
 
     def _fields(self, asked: Asked) -> list[Header]:
         """Return the trace, and what upstream is told on the namespace's behalf.
@@ -338,33 +356,6 @@ class CommandDesk:
             at_once = replace(body, wait_ms=0)
             shown = await receipt_found(parts.receipts_api, at_once)
         return shown
-
-
-async def _written(
-    parts: Parts, asked: Asked, fields: Sequence[Header]
-) -> tuple[PutDone | Logged, Lsn]:
-    """Do what changes something. Raises: `InvalidRequest`, `LogError`."""
-    admin, body = parts.admin, asked.command.body
-    scope = post(PREFIX, fields)
-    if isinstance(body, Put):
-        lsn, stored = await admin.put(scope, put_fields(body))
-        done = PutDone(
-            key=ExactKey(stored.exact_key),
-            snapshot_id=stored.snapshot_id,
-            ttl_ms=stored.ttl_ms,
-        )
-        return done, lsn
-    if isinstance(body, Invalidate):
-        chosen = {"kind": body.kind, "value": body.value, "reason": body.reason}
-        return Logged(), await admin.invalidate(scope, {**chosen})
-    if isinstance(body, Feedback):
-        judged = {
-            "key": body.matched_key.hex(),
-            "trace_id": body.served_trace_id.hex(),
-            "verdict": body.verdict,
-        }
-        return Logged(), await admin.feedback(scope, {**judged})
-    raise TypeError(f"not for this desk: {type(body).__name__}")
 
 
 def _traced(asked: Asked) -> list[Header]:

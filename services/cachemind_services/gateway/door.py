@@ -26,12 +26,12 @@ from cachemind.core.credentials import (
 )
 from cachemind.errors import Forbidden, InvalidRequest, Unauthenticated
 from cachemind.types import Namespace
-from cachemind_services.gateway.admitted import Admitted, tell_admitted
+from cachemind_services.gateway.admitted import Admitted, admitted_as, tell_admitted
 from cachemind_services.gateway.deps import Access
 from cachemind_services.gateway.followed_keys import FollowedKeys
 from cachemind_services.gateway.http_io import Header, Scope
 from cachemind_services.gateway.identity import CREDENTIAL_FIELDS, SECRET_FIELDS
-from cachemind_services.gateway.limits import Meter, Meters
+from cachemind_services.gateway.limits import Meters
 from cachemind_services.gateway.shared import Shared
 
 KNOWN_NS: Final = 1_000_000_000
@@ -113,11 +113,11 @@ class Door:
             namespace = _namespace(caller, deciding)
         except (Forbidden, InvalidRequest):
             # Known, and nowhere: so it is said who was refused, and counted.
-            tell_admitted(scope, _admitted(caller, None, (), meter, now_ns))
+            tell_admitted(scope, admitted_as(caller, None, meter, until_ns=now_ns))
             meter.request(now_ns)
             raise
         upstream = self._for_upstream(namespace, deciding, found)
-        admitted = _admitted(caller, namespace, upstream, meter, until_ns)
+        admitted = admitted_as(caller, namespace, meter, upstream, until_ns)
         if book is self.keys.book:  # the issuer may have been asked meanwhile
             self._remember(deciding, admitted)
         return admitted
@@ -148,30 +148,6 @@ class Door:
         held = self._access.upstream.get(namespace, ())
         names = {name for name, _ in held}
         return (*(pair for pair in own if pair[0] not in names), *held)
-
-
-def _admitted(
-    caller: Caller,
-    namespace: Namespace | None,
-    upstream: tuple[Header, ...],
-    meter: Meter,
-    until_ns: int,
-) -> Admitted:
-    completes = OPERATIONS[Operation.COMPLETE].right
-    return Admitted(
-        caller=caller,
-        namespace=namespace,
-        upstream=upstream,
-        meter=meter,
-        until_ns=until_ns,
-        may_complete=_may(caller, completes, namespace),
-        # What upstream answers has no tag, so it would be outside of any prefix.
-        may_store=not caller.prefixes and _may(caller, Right.STORE, namespace),
-    )
-
-
-def _may(caller: Caller, right: Right | None, namespace: Namespace | None) -> bool:
-    return right is not None and namespace is not None and caller.may(right, namespace)
 
 
 def _namespace(caller: Caller, deciding: tuple[Header, ...]) -> Namespace | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from cachemind.core.access import (
-    ACCESS_NAMESPACE,
     OPERATIONS,
     Operation,
     http_operation,
@@ -28,7 +26,7 @@ from cachemind_services.gateway.http_io import (
 )
 from cachemind_services.gateway.limits import TooMany
 from cachemind_services.gateway.parts import Parts
-from cachemind_services.gateway.refusals import Refusals
+from cachemind_services.gateway.refusals import Refusals, access_log
 from cachemind_services.gateway.routes import Routes
 from cachemind_services.gateway.shared import Shared
 from cachemind_services.gateway.spaces import Spaces
@@ -63,16 +61,7 @@ class Guard:
         self._tokens = access.tokens
         self._door = Door(shared, access)
         self._refusals = Refusals(deps.clock, deps.metrics)
-        settings = replace(deps.settings, namespace=ACCESS_NAMESPACE)
-        self._wal = WalSession(
-            deps.wal,
-            deps.codec,
-            deps.clock,
-            settings,
-            deps.metrics,
-            shared.ids,
-            shared.line,
-        )
+        self._wal = access_log(shared)
 
     async def start(self) -> None:
         """Begin following the keys."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from cachemind.core.access import ACCESS_NAMESPACE
 from cachemind.core.token_bucket import Bucket, Rate
 from cachemind.errors import Forbidden, LogError, Unauthenticated
 from cachemind.events import Outcome, Read
@@ -17,6 +19,7 @@ from cachemind.types import (
     TraceId,
 )
 from cachemind_services.gateway.metrics import GatewayMetrics
+from cachemind_services.gateway.shared import Shared
 from cachemind_services.gateway.wal_session import WalSession
 
 RATE: Final = Rate(per_s=20.0, burst=200.0)
@@ -28,6 +31,21 @@ _FORBIDDEN: Final = "forbidden:"
 _STRATEGY: Final = "access"
 _NO_KEY: Final = ExactKey(bytes(HASH_BYTES))
 _NO_HASH: Final = Sha256(bytes(HASH_BYTES))
+
+
+def access_log(shared: Shared) -> WalSession:
+    """Return the log of what was refused in no namespace that the caller has."""
+    deps = shared.deps
+    settings = replace(deps.settings, namespace=ACCESS_NAMESPACE)
+    return WalSession(
+        deps.wal,
+        deps.codec,
+        deps.clock,
+        settings,
+        deps.metrics,
+        shared.ids,
+        shared.line,
+    )
 
 
 class Refusals:

@@ -6,8 +6,9 @@ import secrets
 import socket
 from dataclasses import replace
 
+from cachemind.core.grant_topics import SHARED
 from cachemind.ports import LogWriter
-from cachemind.types import Namespace, Principal, WriterId
+from cachemind.types import Namespace, WriterId
 from cachemind_services.bootstrap import requests
 from cachemind_services.bootstrap.command_ports import CommandPorts
 from cachemind_services.gateway.command_desk import CommandDesk, DeskPorts
@@ -15,9 +16,6 @@ from cachemind_services.gateway.deps import GatewayDeps, OnWalFailure, WalAck
 from cachemind_services.gateway.held_upstream import HeldUpstream
 from cachemind_services.gateway.worker import gateway_deps
 from cachemind_services.settings import Settings
-
-PRINCIPAL = Principal("kafka")
-"""Whoever may write to the topic of requests; who that is, the cluster's ACLs say."""
 
 
 def run(settings: Settings, failpoint: str = "") -> int:
@@ -36,7 +34,7 @@ def desk(settings: Settings, ports: CommandPorts) -> CommandDesk:
         deps = gateway_deps(settings, ports.open(wal), 0)
         ours = replace(
             deps.settings,
-            principal=PRINCIPAL,
+            principal=SHARED,
             wal_ack=WalAck.ACKED,
             on_wal_failure=OnWalFailure.REFUSE,
             turns_file=None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -17,14 +17,15 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cachemind.adapters.kafka_admin import KafkaAdmin, answer
+from cachemind.adapters.kafka_admin import KafkaAdmin, answer, repeated
 from cachemind.adapters.kafka_batch import KafkaBatchWriter, TransactionLog
 from cachemind.adapters.kafka_config import Properties, open_consumer
 from cachemind.adapters.kafka_errors import kafka_error, log_error
 from cachemind.adapters.kafka_groups import KafkaGroupOffsets
 from cachemind.adapters.kafka_reader import KafkaReader
+from cachemind.core.grant_topics import ReplyRule
 from cachemind.core.topics import TopicSpec
-from cachemind.errors import LogRejected
+from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.ports import Headers, LogRecord
 from cachemind.ports.commands import DeadLetter, Outgoing
 from cachemind.types import Lsn, Offset, Partition
@@ -33,20 +34,25 @@ DEADLINE_S: Final = 10.0
 ANSWERS_READ: Final = 100_000
 """Offsets of the topic of answers that are read back; a marker a transaction too."""
 
+SETTLE_POLL_S: Final = 0.05
 KNOWN_S: Final = 60.0
 """For how long a topic that was there is taken to be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTopics:
-    """What is read and written. `forbidden` are topics that no answer may go to."""
+    """What is read and written, and where answers may go.
+
+    `kept_at` is the partition of the topic of answers, which other sessions may share.
+    """
 
     requests: str
     answers: str
+    kept_at: Partition
     wal: TopicSpec
     dlq: TopicSpec
     group: str
-    forbidden: Collection[str]
+    replies: ReplyRule
 
 
 class KafkaRequestSession:
@@ -63,14 +69,18 @@ class KafkaRequestSession:
         self._writer = _Writer(
             {**properties, **largest},
             topics.requests,
-            f"{topics.group}.{partition}",
+            f"{topics.requests}.{partition}",
             DEADLINE_S,
         )
         self._offsets = KafkaGroupOffsets(
             properties, topics.group, topics.requests, DEADLINE_S
         )
         # Never joins: Kafka takes offsets in a transaction from whoever owns the id.
-        self._group = open_consumer(properties, {"group.id": topics.group})
+        # It also asks where the records of the topic of answers end, committed or not.
+        self._group = open_consumer(
+            properties,
+            {"group.id": topics.group, "isolation.level": "read_uncommitted"},
+        )
         self._wal = TransactionLog(
             self._writer, topics.wal.name, topics.wal.max_message_bytes
         )
@@ -85,8 +95,9 @@ class KafkaRequestSession:
 
     def refuses(self, reply_to: str) -> str | None:
         """Return why no answer may go to that topic, None where it may."""
-        if reply_to in self._topics.forbidden or reply_to.startswith("__"):
-            return f"answers may not go to {reply_to}"
+        refusal = self._topics.replies.refusal(reply_to)
+        if refusal is not None:
+            return refusal
         if time.monotonic() - self._seen.get(reply_to, -KNOWN_S) < KNOWN_S:
             return None
         if not _exists(self._properties, reply_to):
@@ -134,15 +145,37 @@ class KafkaRequestSession:
         self._writer.give_up()
 
     def answers(self) -> Iterator[LogRecord]:
-        """Yield what was answered before: the newest `ANSWERS_READ`, in order."""
+        """Yield what was answered before: the newest `ANSWERS_READ`, in order.
+
+        Raises: `LogUnavailable` while a transaction of another session there is open:
+        what we have committed after it does not show yet.
+        """
         reader = KafkaReader(
             self._properties, self._topics.answers, request_s=DEADLINE_S
         )
+        kept_at = self._topics.kept_at
         with closing(reader):
-            first, end = reader.bounds(self._partition)
+            first, end = self._answers_end(reader)
             first = Offset(max(first, end - ANSWERS_READ))
-            for batch in reader.read(self._partition, first, end):
+            for batch in reader.read(kept_at, first, end):
                 yield from batch
+
+    def _answers_end(self, reader: KafkaReader) -> tuple[Offset, Offset]:
+        """Return the bounds of what can be read, once that is all there is by now."""
+        topic, kept_at = self._topics.answers, self._topics.kept_at
+        where, until = TopicPartition(topic, kept_at), time.monotonic() + DEADLINE_S
+        _, written = repeated(
+            f"end of {topic}[{kept_at}]",
+            DEADLINE_S,
+            lambda limit_s: self._group.get_watermark_offsets(where, limit_s),
+        )
+        while (found := reader.bounds(kept_at))[1] < written:
+            if time.monotonic() > until:
+                raise LogUnavailable(
+                    f"{topic}[{kept_at}]: a transaction of another holds back answers"
+                )
+            time.sleep(SETTLE_POLL_S)
+        return found
 
     def close(self) -> None:
         """Leave the cluster; what is open is aborted."""

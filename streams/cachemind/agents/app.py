@@ -212,10 +212,10 @@ def build_app(
     return app
 
 
-def raw_topic(app: faust.App, name: str) -> faust.TopicT:
-    """Return the topic `name` with keys and values as the bytes on the log."""
+def raw_topic(app: faust.App, *names: str) -> faust.TopicT:
+    """Return the topics `names` with keys and values as the bytes on the log."""
     return app.topic(
-        name,
+        *names,
         key_type=bytes,
         value_type=bytes,
         key_serializer="raw",

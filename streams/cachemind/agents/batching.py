@@ -163,7 +163,8 @@ class Batching:
 
     def _read_back(self) -> KnownAnswers:
         known = KnownAnswers()
-        known.read_back(self._deps.session.answers())
+        kept_as = self._deps.topics.requests.kept_as
+        known.read_back(self._deps.session.answers(), kept_as)
         return known
 
     def _drop_before(self, after: Offset) -> None:
@@ -220,16 +221,16 @@ class Batching:
         return [self._read(record) for record in records]
 
     def _read(self, record: LogRecord) -> Item:
+        topic = self._deps.topics.requests
         try:
-            address, command = read_command(record, self._deps.framing)
+            address, command = read_command(record, self._deps.framing, topic.grant)
             require_answerable(record, address, self._deps.session.refuses)
         except Unanswerable as error:
             log.warning("command at %s: %s", record.lsn, error)
             return Item(record=record, rejected=error.rejected)
         trace = address.trace_id or TraceId(self._deps.random(ID_BYTES))
-        return Item(
-            record=record, address=address, asked=Asked(command=command, trace=trace)
-        )
+        asked = Asked(command=command, trace=trace, caller=topic.caller)
+        return Item(record=record, address=address, asked=asked)
 
     # ---- 3. foreseen ----------------------------------------------------------------
 
@@ -249,7 +250,10 @@ class Batching:
             return False
         if not isinstance(asked.command.body, Foreseeable):
             return False
-        return self._known.get(key_of(asked.command)) is None
+        return self._known.get(self._key(asked)) is None
+
+    def _key(self, asked: Asked) -> bytes:
+        return key_of(asked.command, self._deps.topics.requests.kept_as)
 
     async def _ready(self, inbox: asyncio.Queue[LogRecord]) -> list[Item]:
         """Return the commands that one transaction is to answer; the first is ready.
@@ -338,7 +342,7 @@ class Batching:
         for item in items:
             if item.asked is None or item.rejected is not None:
                 continue
-            key = key_of(item.asked.command)
+            key = self._key(item.asked)
             if key not in seen and self._known.get(key) is None:
                 seen.add(key)
                 found.append(item)

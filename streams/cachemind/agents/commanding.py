@@ -50,6 +50,7 @@ from cachemind.core.commands import (
     running,
     wish_of,
 )
+from cachemind.core.grant_topics import RequestTopic
 from cachemind.core.identifiers import (
     RANDOM_BYTES,
     SPAN_BYTES,
@@ -73,15 +74,11 @@ from cachemind.types import (
     Lsn,
     Namespace,
     Offset,
-    Principal,
     TraceId,
     WriterId,
 )
 
 log = logging.getLogger(__name__)
-
-PRINCIPAL: Final = Principal("kafka")
-"""Whoever may write to the topic of requests; who that is, the cluster's ACLs say."""
 
 CATCH_UP_S: Final = 5.0
 WAIT_S: Final = 20.0
@@ -94,14 +91,13 @@ POLL_S: Final = 0.01
 class CommandingDeps:
     """What the answering of one partition stands on.
 
-    `topic` is that of the requests. `past` gives the past of a namespace's partition,
-    kept open by whoever gives it.
+    `past` gives the past of a namespace's partition, kept open by whoever gives it.
     `failpoint` is called with each step's name. Once it is `stopping` nobody is waited
     for.
     """
 
     session: RequestSession
-    topic: str
+    topic: RequestTopic
     past: Callable[[Namespace], CommandPast]
     codec: Encoder
     clock: Clock
@@ -182,7 +178,7 @@ class Commanding:
         self._deps.failpoint("request.answered")
 
     def _letter(self, what: Rejected) -> DeadLetter:
-        return dead_letter(self._deps.topic, what)
+        return dead_letter(self._deps.topic.name, what)
 
     def _answer(
         self, address: Address, reply: Reply, command: bytes, after: Offset
@@ -201,7 +197,7 @@ class Commanding:
 
     def _read(self, record: LogRecord) -> tuple[Address, Command]:
         """Raises: `Unanswerable`."""
-        found = read_command(record, self._deps.framing)
+        found = read_command(record, self._deps.framing, self._deps.topic.grant)
         require_answerable(record, found[0], self._deps.session.refuses)
         return found
 
@@ -271,7 +267,7 @@ class Commanding:
                 event_id=uuid7(now_ns, deps.random(RANDOM_BYTES)),
                 namespace=namespace,
                 trace_id=trace,
-                principal=PRINCIPAL,
+                principal=deps.topic.principal,
                 occurred_at_ns=now_ns,
                 writer=deps.writer,
                 writer_seq=self._seq,

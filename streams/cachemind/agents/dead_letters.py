@@ -24,6 +24,8 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     INVALID_EVENT = "invalid_event"
     MISPLACED = "misplaced"
+    """On a partition or a topic of another namespace."""
+
     INVALID_REQUEST = "invalid_request"
     UNKNOWN_SCHEMA = "unknown_schema"
     NO_REPLY = "no_reply"

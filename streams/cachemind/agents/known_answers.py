@@ -11,9 +11,10 @@ from typing import Final
 from cachemind.core.commands import COMMAND_HASH, TRACEPARENT, Command
 from cachemind.core.identifiers import parse_traceparent
 from cachemind.ports import Headers, LogRecord
-from cachemind.types import TraceId
+from cachemind.types import ID_BYTES, TraceId
 
 KNOWN_BYTES: Final = 64 * 2**20
+_BEFORE_TOPIC: Final = b"\0"
 OVERHEAD_BYTES: Final = 400
 """Of an answer's objects, whatever it says."""
 
@@ -55,24 +56,33 @@ class KnownAnswers:
             _, gone = self._answers.popitem(last=False)
             self._held_bytes -= gone.cost_bytes
 
-    def read_back(self, records: Iterable[LogRecord]) -> None:
-        """Remember what the topic of answers holds."""
+    def read_back(self, records: Iterable[LogRecord], kept_as: str = "") -> None:
+        """Remember what the topic of answers holds of those that are `kept_as` that."""
         for record in records:
+            if record.key is None or not _is_of(record.key, kept_as):
+                continue
             found = dict(record.headers)
             trace = parse_traceparent(found.get(TRACEPARENT, b"").decode("latin-1"))
             command = found.get(COMMAND_HASH)
             # What somebody else has written there is no answer of ours.
-            if record.key and record.value and trace is not None and command:
+            if record.value and trace is not None and command:
                 self.put(record.key, Known(command, record.value, trace))
 
 
-def key_of(command: Command) -> bytes:
+def key_of(command: Command, kept_as: str = "") -> bytes:
     """Return what an answer is kept under.
 
-    The namespace is part of it: else who guesses an id of another namespace would be
-    told what that one was answered.
+    The namespace is part of it, and the topic where it has callers of its own: else
+    who guesses an id of others would be told what those were answered.
     """
-    return command.request_id + command.namespace.encode()
+    key = command.request_id + command.namespace.encode()
+    return key + _BEFORE_TOPIC + kept_as.encode() if kept_as else key
+
+
+def _is_of(key: bytes, kept_as: str) -> bool:
+    # Neither a namespace nor a topic has a zero byte; an id may.
+    topic = key[ID_BYTES:].partition(_BEFORE_TOPIC)[2]
+    return topic == kept_as.encode()
 
 
 def hash_of_command(value: bytes) -> bytes:

@@ -25,13 +25,13 @@ from cachemind.core.commands import (
     Problem,
     ProblemCode,
     Reply,
-    Rollback,
 )
+from cachemind.core.grant_topics import RequestTopic
 from cachemind.core.identifiers import SPAN_BYTES, format_traceparent
 from cachemind.core.topics import MAX_RECORD_BYTES
 from cachemind.ports import LogRecord
 from cachemind.ports.commands import Asked, Outgoing
-from cachemind.types import TraceId
+from cachemind.types import Partition, TraceId
 
 MOST_REPLY_BYTES: Final = MAX_RECORD_BYTES - 16 * 1024
 """The rest of what a topic takes is for headers and the batch around the record."""
@@ -42,10 +42,14 @@ AGAIN: Final = frozenset({ProblemCode.UNAVAILABLE, ProblemCode.RATE_LIMITED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxTopics:
-    """Where commands come from, where answers are kept, and what cannot have one."""
+    """Where commands come from, where answers are kept, and what cannot have one.
 
-    requests: str
+    `kept_at` is the partition of the topic of answers.
+    """
+
+    requests: RequestTopic
     answers: str
+    kept_at: Partition
     dlq: str
 
 
@@ -62,8 +66,7 @@ class Item:
     @property
     def rolls_back(self) -> bool:
         """Return whether it is for the fold."""
-        asked = self.asked
-        return asked is not None and isinstance(asked.command.body, Rollback)
+        return self.asked is not None and self.asked.rolls_back
 
 
 class Outbox:
@@ -92,13 +95,14 @@ class Outbox:
         address, asked = item.address, item.asked
         assert address is not None  # noqa: S101 - it was read
         assert asked is not None  # noqa: S101 - it was read
-        key, command = key_of(asked.command), hash_of_command(item.record.value or b"")
+        key = key_of(asked.command, self._topics.requests.kept_as)
+        command = hash_of_command(item.record.value or b"")
         known = self._new.get(key) or self._known.get(key)
         if reply is not None:
             known = Known(command, _encoded(reply), reply.trace_id)
             if not _may_be_tried_again(reply):
                 self._new[key] = known
-                self._add(item, self._kept(item, key, known))
+                self._add(item, self._kept(key, known))
         elif known is None or known.command != command:
             # Also where the first of the same id was told to try again.
             known = Known(command, _encoded(_misused(asked, known)), asked.trace)
@@ -114,16 +118,16 @@ class Outbox:
         self.items.append(item)
 
     def _letter(self, what: Rejected) -> Outgoing:
-        key, value, headers = dead_letter(self._topics.requests, what)
+        key, value, headers = dead_letter(self._topics.requests.name, what)
         return Outgoing(topic=self._topics.dlq, key=key, value=value, headers=headers)
 
-    def _kept(self, item: Item, key: bytes, known: Known) -> Outgoing:
+    def _kept(self, key: bytes, known: Known) -> Outgoing:
         return Outgoing(
             topic=self._topics.answers,
             key=key,
             value=known.reply,
             headers=answer_headers(known, self._traceparent(known.trace)),
-            partition=item.record.lsn.partition,
+            partition=self._topics.kept_at,
         )
 
     def _reply(self, item: Item, address: Address, known: Known) -> Outgoing:

@@ -9,6 +9,7 @@ from cachemind.agents.dead_letters import Reason, Rejected
 from cachemind.codec.command_framing import Framing, SingleObjectFraming
 from cachemind.core.access import is_reserved
 from cachemind.core.commands import Address, Command, address_of
+from cachemind.core.grant_topics import Grant
 from cachemind.errors import (
     CacheError,
     InvalidEvent,
@@ -34,10 +35,11 @@ def rejected(record: LogRecord, reason: Reason, detail: str) -> Rejected:
 
 
 def read_command(
-    record: LogRecord, framing: Framing = PLAIN
+    record: LogRecord, framing: Framing = PLAIN, grant: Grant | None = None
 ) -> tuple[Address, Command]:
     """Return what a record asks for, and where the answer goes.
 
+    With a `grant` it is a record of that one's topic.
     Raises: `Unanswerable`; `LogUnavailable`, `LogRejected` of a schema registry.
     """
     try:
@@ -45,6 +47,7 @@ def read_command(
         if record.value is None:
             raise UndecodableRecord("it has no value")
         command = framing.decode(record.value)
+        _check_place(record, command, grant)
         if record.key != command.namespace.encode():
             raise InvalidEvent("key", "is not the namespace of the command")
         if is_reserved(command.namespace):
@@ -58,6 +61,20 @@ def read_command(
     except UnknownSchema as error:
         raise Unanswerable(record, Reason.UNKNOWN_SCHEMA, str(error)) from error
     return address, command
+
+
+def _check_place(record: LogRecord, command: Command, grant: Grant | None) -> None:
+    """Check that a command is of the namespace of its topic. Raises: `Unanswerable`."""
+    if grant is None:
+        return
+    own = grant.namespace
+    for what, found in (
+        ("key", record.key),
+        ("namespace", command.namespace.encode()),
+    ):
+        if found != own.encode():
+            detail = f"the topic is for the namespace {own}, its {what} is another"
+            raise Unanswerable(record, Reason.MISPLACED, detail)
 
 
 def require_answerable(

@@ -3,14 +3,19 @@
 The agent only carries records; each partition has a handler with a thread of its own,
 so that one whose fold is busy with a rollback holds up no other. What the group is
 told of progress is committed with the answers, never by Faust.
+
+Topics come and go with the grants. Faust takes its topics when an app starts and
+honours no pattern, so where they have changed the app is ended and another one joins;
+the handlers go on meanwhile, and what is delivered to them again they pass over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, cast
 
 import faust
@@ -21,7 +26,7 @@ from cachemind.agents.first_of import first_of
 from cachemind.agents.hosted import HostedApp
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.wal_agent import record_of
-from cachemind.errors import CacheError, InvalidSetting
+from cachemind.errors import CacheError, InvalidSetting, LogError
 from cachemind.ports import LogRecord
 from cachemind.types import Partition
 
@@ -33,6 +38,8 @@ EXIT_USAGE: Final = 2
 EXIT_NO_PROGRESS: Final = 3
 LEAVE_S: Final = 2.5
 INBOX_RECORDS: Final = 1_000
+FIND_S: Final = 3.0
+"""Between two looks for topics of grants."""
 
 
 class Handler(Protocol):
@@ -51,16 +58,19 @@ class Handler(Protocol):
 class RequestsDeps:
     """What the process stands on.
 
-    `ask_log` raises `LogUnavailable` while the log does not answer. `kafka` has
-    librdkafka's names.
+    `topic` is always answered, and what `find_grants` finds: topics of commands by
+    their names, each with its id. It raises `LogError`; so does `ask_log` while the log
+    does not answer. `kafka` has librdkafka's names.
     """
 
     kafka: Mapping[str, str]
     topic: str
     group: str
-    open_handler: Callable[[Partition], Handler]
+    open_handler: Callable[[str, Partition], Handler]
+    find_grants: Callable[[], Mapping[str, str]]
     ask_log: Callable[[], object]
     stop: asyncio.Event
+    find_s: float = FIND_S
 
 
 async def run_requests(deps: RequestsDeps) -> int:
@@ -70,15 +80,12 @@ async def run_requests(deps: RequestsDeps) -> int:
     Faust cannot use; 3: Faust gave up: start again.
     """
     quiet_logs()
-    partitions = _Partitions(deps.open_handler)
-    asking = OwnThread("log-end")
-    app = HostedApp(
-        lambda: requests_app(deps.kafka, deps.group, deps.topic, partitions.accept),
-        deps.topic,
-        lambda: asking.run(deps.ask_log),
-    )
+    partitions = _Partitions(deps.open_handler, deps.topic)
+    asking, finding = OwnThread("log-end"), OwnThread("grants")
+    grants = _Grants(lambda: finding.run(deps.find_grants), deps.find_s)
+    carrying = _carry(deps, partitions, grants, asking)
     try:
-        await first_of(LEAVE_S, app.run(), partitions.failed(), _until(deps.stop))
+        await first_of(LEAVE_S, carrying, partitions.failed(), _until(deps.stop))
     except InvalidSetting as error:
         log.critical("%s", error)
         return EXIT_USAGE
@@ -88,10 +95,59 @@ async def run_requests(deps: RequestsDeps) -> int:
     finally:
         await partitions.close()
         asking.close()
+        finding.close()
     if deps.stop.is_set():
         return EXIT_DONE
     log.critical("the group consumer gave up")
     return EXIT_NO_PROGRESS
+
+
+async def _carry(
+    deps: RequestsDeps, partitions: _Partitions, grants: _Grants, asking: OwnThread
+) -> None:
+    """Have the commands of all topics delivered; return once Faust gives up."""
+    await grants.look()
+    while True:
+        await partitions.serve(grants.found)
+        topics = (deps.topic, *sorted(grants.found))
+        app = HostedApp(
+            partial(requests_app, deps.kafka, deps.group, topics, partitions.accept),
+            deps.topic,
+            lambda: asking.run(deps.ask_log),
+        )
+        before = grants.found
+        await first_of(LEAVE_S, app.run(), grants.changed())
+        if grants.found == before:
+            return
+
+
+class _Grants:
+    """The topics of grants that there are, as far as is known."""
+
+    def __init__(
+        self, find: Callable[[], Awaitable[Mapping[str, str]]], find_s: float
+    ) -> None:
+        self._find = find
+        self._find_s = find_s
+        self._problem = ""
+        self.found: Mapping[str, str] = {}
+
+    async def look(self) -> None:
+        """Look once; where the log does not answer, what was known is so still."""
+        try:
+            self.found, problem = await self._find(), ""
+        except LogError as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            log.warning("whether there are other grants is not known: %s", problem)
+        self._problem = problem
+
+    async def changed(self) -> None:
+        """Return once there are others."""
+        before = self.found
+        while self.found == before:
+            await asyncio.sleep(self._find_s)
+            await self.look()
 
 
 async def _until(stop: asyncio.Event) -> None:
@@ -101,10 +157,10 @@ async def _until(stop: asyncio.Event) -> None:
 def requests_app(
     settings: Mapping[str, str],
     group: str,
-    topic: str,
-    accept: Callable[[LogRecord], object],
+    topics: Sequence[str],
+    accept: Callable[[str, LogRecord], Awaitable[None]],
 ) -> faust.App:
-    """Return an app whose one agent gives every command of `topic` to `accept`.
+    """Return an app whose one agent gives every command of `topics` to `accept`.
 
     Raises: `InvalidSetting`.
     """
@@ -115,32 +171,59 @@ def requests_app(
         async for event in unacked.events():
             # Commits nothing here: it only lets Faust forget the record.
             event.ack()
-            await accept(record_of(event))  # type: ignore[misc] # a coroutine
+            await accept(event.message.topic, record_of(event))
 
-    app.agent(raw_topic(app, topic))(answer)
+    app.agent(raw_topic(app, *topics))(answer)
     return app
 
 
-class _Partitions:
-    """A handler for each partition that was ever delivered."""
+@dataclass(slots=True)
+class _Held:
+    """A partition that was delivered, and the work on it."""
 
-    def __init__(self, open_handler: Callable[[Partition], Handler]) -> None:
+    handler: Handler
+    inbox: asyncio.Queue[LogRecord]
+    work: asyncio.Task[None]
+
+    async def end(self) -> None:
+        """End what is at hand, for a moment, and leave the cluster."""
+        self.work.cancel()
+        await asyncio.gather(self.work, return_exceptions=True)
+        await self.handler.close()
+
+
+class _Partitions:
+    """A handler for each partition that was delivered, of topics that there are."""
+
+    def __init__(
+        self, open_handler: Callable[[str, Partition], Handler], always: str
+    ) -> None:
         self._open = open_handler
-        self._inboxes: dict[Partition, asyncio.Queue[LogRecord]] = {}
-        self._handlers: dict[Partition, Handler] = {}
-        self._work: set[asyncio.Task[None]] = set()
+        self._always = always
+        self._grants: Mapping[str, str] = {}
+        self._held: dict[tuple[str, Partition], _Held] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def accept(self, record: LogRecord) -> None:
+    async def serve(self, grants: Mapping[str, str]) -> None:
+        """Take on the topics of `grants`, and leave those that are none any more.
+
+        One that was made anew has another id, and its offsets begin anew.
+        """
+        gone = {name for name, id_ in self._grants.items() if grants.get(name) != id_}
+        self._grants = grants
+        left = [place for place in self._held if place[0] in gone]
+        for name in sorted(gone):
+            log.info("commands on %s are answered no more", name)
+        await asyncio.gather(*(self._held.pop(place).end() for place in left))
+
+    async def accept(self, topic: str, record: LogRecord) -> None:
         """Queue one delivery; waits while its partition is far behind."""
-        partition = record.lsn.partition
-        if partition not in self._inboxes:
-            inbox = self._inboxes[partition] = asyncio.Queue(INBOX_RECORDS)
-            handler = self._handlers[partition] = self._open(partition)
-            task = asyncio.create_task(handler.run(inbox))
-            self._work.add(task)
-            task.add_done_callback(self._ended)
-        await self._inboxes[partition].put(record)
+        if topic != self._always and topic not in self._grants:
+            return
+        place = topic, record.lsn.partition
+        if place not in self._held:
+            self._held[place] = self._begun(*place)
+        await self._held[place].inbox.put(record)
 
     async def failed(self) -> None:
         """Wait until a partition cannot go on; raise why."""
@@ -148,10 +231,14 @@ class _Partitions:
 
     async def close(self) -> None:
         """End what is at hand, for a moment, and leave the cluster."""
-        for task in self._work:
-            task.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
-        await asyncio.gather(*(each.close() for each in self._handlers.values()))
+        await asyncio.gather(*(each.end() for each in self._held.values()))
+
+    def _begun(self, topic: str, partition: Partition) -> _Held:
+        handler = self._open(topic, partition)
+        inbox = asyncio.Queue[LogRecord](INBOX_RECORDS)
+        work = asyncio.create_task(handler.run(inbox))
+        work.add_done_callback(self._ended)
+        return _Held(handler, inbox, work)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self._broken.done():

@@ -181,6 +181,10 @@ _BELOW: Final[Mapping[str, Operation]] = {
     if surface.http.endswith("{}")
 }
 
+_BY_COMMAND: Final[Mapping[str, Surface]] = {
+    surface.kafka: surface for surface in OPERATIONS.values() if surface.kafka
+}
+
 _PREFIXES: Final = ("/v1/cachemind/", "/v1/receipts/", "/v1/rollbacks/")
 _PATHS: Final = frozenset(call.partition(" ")[2] for call in _EXACT) - {
     # Upstream's own, of which one method is answered here.
@@ -251,6 +255,17 @@ def require(caller: Caller, right: Right, namespace: Namespace) -> None:
     """Do nothing where it is granted. Raises: `Forbidden` naming the right."""
     if not caller.may(right, namespace):
         raise Forbidden(right)
+
+
+def require_command(caller: Caller, command: str, namespace: Namespace) -> None:
+    """Do nothing where a command of that name is granted.
+
+    Raises: `Forbidden` naming the right; also for a command that no table has.
+    """
+    surface = _BY_COMMAND.get(command)
+    if surface is None or surface.right is None:
+        raise Forbidden(command)
+    require(caller, surface.right, surface.namespace or namespace)
 
 
 def namespace_of(caller: Caller, asked: str | None) -> Namespace:

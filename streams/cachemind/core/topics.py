@@ -21,6 +21,7 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 FOREVER_MS: Final = -1
 _ABSENT: Final = "(not set)"
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}\Z")
+_GRANTS_OF: Final = frozenset({"requests", "replies"})
 
 
 HOUR_MS: Final = 60 * 60 * 1000
@@ -127,8 +128,7 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
     """
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, got {partitions}")
-    if not _NAME.match(prefix):
-        raise ValueError("a topic prefix is 1 to 200 of a-z A-Z 0-9 . _ -")
+    _check_prefix(prefix)
 
     def spec(
         name: str,
@@ -161,6 +161,14 @@ def topics(partitions: int, mode: Mode, prefix: str = DEFAULT_PREFIX) -> Topics:
         audit_cuts=spec("audit.cuts", 1, FOREVER_MS),
         dlq=spec("dlq", 1, 30 * DAY_MS, max_message_bytes=MAX_DEAD_LETTER_BYTES),
     )
+
+
+def _check_prefix(prefix: str) -> None:
+    if not _NAME.match(prefix):
+        raise ValueError("a topic prefix is 1 to 200 of a-z A-Z 0-9 . _ -")
+    if not _GRANTS_OF.isdisjoint(prefix.split(".")[1:]):
+        # Its topics would be named as grants of the installation before that part.
+        raise ValueError("a topic prefix has no part that is requests or replies")
 
 
 def check(spec: TopicSpec, found: FoundTopic) -> Sequence[TopicMisconfigured]:

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cachemind.core.commands import Command, Reply
+from cachemind.core.access import Caller, require_command
+from cachemind.core.commands import Command, Reply, Rollback
 from cachemind.core.delta import Delta
 from cachemind.core.rollback_goal import PastLooks
 from cachemind.core.rollback_report import Strategy
 from cachemind.core.state import NamespaceState
-from cachemind.errors import LogRejected
+from cachemind.errors import Forbidden, LogRejected
 from cachemind.events import Envelope
 from cachemind.ports.log import Headers, LogRecord, LogWriter
 from cachemind.types import Lsn, Namespace, Offset, Partition, TraceId, Version
@@ -165,16 +166,40 @@ class BatchSession(RequestSession, Protocol):
         ...
 
     def answers(self) -> Iterator[LogRecord]:
-        """Yield what was answered before on this partition: the newest, in order."""
+        """Yield what was answered before on this partition: the newest, in order.
+
+        Others' answers may be among them.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A command of the cache, as it is to be decided."""
+    """A command, as it is to be decided.
+
+    `caller` is None where whoever asks may do everything.
+    """
 
     command: Command
     trace: TraceId
+    caller: Caller | None = None
+
+    @property
+    def refusal(self) -> Forbidden | None:
+        """Return why the caller may not ask for this, None where it may."""
+        if self.caller is None:
+            return None
+        name, namespace = type(self.command.body).__name__, self.command.namespace
+        try:
+            require_command(self.caller, name, namespace)
+        except Forbidden as error:
+            return error
+        return None
+
+    @property
+    def rolls_back(self) -> bool:
+        """Return whether it is for the fold to say what comes of it."""
+        return isinstance(self.command.body, Rollback) and self.refusal is None
 
 
 class CommandDesk(Protocol):
