@@ -73,6 +73,9 @@ def plan_serve(settings: Settings, open_sockets: ExitStack) -> Plan:
         children.append(_role(settings, "receipts", RANK_SIGNER, environ))
         children.append(_role(settings, "sink", RANK_SINK, environ))
     children.extend(_workers(settings, listeners, environ))
+    if settings.collect:
+        # A process of its own: a sweep of a large store would hold the fold up.
+        children.append(_role(settings, "collector", RANK_GATEWAY, environ))
     return Plan(settings=settings, children=tuple(children), urls=urls)
 
 

@@ -40,6 +40,7 @@ STRICT: Final = {"wal_ack": "acked", "on_wal_failure": "refuse"}
 """What audit mode demands: an answer leaves once the log has it, or not at all."""
 
 OFF: Final = False
+ON: Final = True
 TRUST: Final = "trust"
 
 
@@ -163,6 +164,17 @@ class Settings:
         whole(1, 2**30),
         64 * 2**20,
         "a rollback that changes more goes through a copy of the store",
+    )
+    collect: bool = _setting(
+        flag, ON, "let `serve` run a collector, which evicts what has expired"
+    )
+    collect_interval_s: int = _setting(
+        whole(1, 86_400), 60, "between two sweeps of a store for what has expired"
+    )
+    collect_grace_s: int = _setting(
+        whole(0, 10**9),
+        600,
+        "how long an entry outlives its end, and a clock that jumps is not believed",
     )
     snapshot_url: str = _setting(
         text, "", "where snapshots are shipped: a folder, s3://, gs:// or az://"

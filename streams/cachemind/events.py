@@ -32,6 +32,9 @@ from cachemind.types import (
 )
 
 SNAPSHOT_ID_CHARS: Final = 32
+EXPIRED: Final = "expired"
+"""Why an `Evicted` takes what has expired by its own time, and nothing else."""
+
 _HEX: Final = frozenset("0123456789abcdef")
 _SNAPSHOT_ID: Final = re.compile(f"[0-9a-f]{{{SNAPSHOT_ID_CHARS}}}")
 _STORED_HASHES: Final = (
@@ -234,7 +237,7 @@ class Invalidated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicted:
-    """The collector gave up entries; `reason` is its rule (`expired`, `lru-k`)."""
+    """The collector gave up entries; `reason` is its rule (`EXPIRED`, `lru-k`)."""
 
     keys: tuple[ExactKey, ...]
     reason: str

@@ -231,7 +231,7 @@ def test_a_key_that_only_the_target_knew_comes_back(place: Place) -> None:
 
 
 def test_what_expired_since_comes_back_as_expired(place: Place) -> None:
-    place.put(stored("a", ttl_ms=1), Evicted(keys=(key("a"),), reason="expired"))
+    place.put(stored("a", ttl_ms=1), Evicted(keys=(key("a"),), reason="r"))
     place.back(1)
     entry = place.store.reader(NS).entry(key("a"))
     assert entry is not None

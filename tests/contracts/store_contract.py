@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from cachemind.core.collecting import Held
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply, unchanged
 from cachemind.core.rollback_report import (
@@ -87,7 +88,7 @@ def batches(log: Sequence[Envelope], cuts: Iterable[int]) -> Iterable[tuple[int,
 
 
 def removal(*words: str) -> Evicted:
-    return Evicted(keys=tuple(key(word) for word in words), reason="expired")
+    return Evicted(keys=tuple(key(word) for word in words), reason="lru-k")
 
 
 def require_fold_in_any_batching(
@@ -455,10 +456,21 @@ def require_fold(
         assert list(view.entries(name)) == entries
         assert digest_mismatch(state, view.entries(name)) is None
         assert vectors_of(view, name, entries) == expected_vectors(entries)
+        assert list(view.held(name, None)) == expected_lives(entries)
+        for at, entry in enumerate(entries, start=1):
+            after = list(view.held(name, entry.exact_key))
+            assert after == expected_lives(entries[at:])
         rows = view.versions(name, Version(0), Version(state.version + 9))
         assert [row.version for row in rows] == list(range(1, state.version + 1))
         if rows:
             assert rows[-1].digest == state.digest
+
+
+def expected_lives(entries: Sequence[Entry]) -> list[Held]:
+    return [
+        Held(one.exact_key, one.expires_at_ns, one.pinned, len(encode(one)))
+        for one in entries
+    ]
 
 
 def vectors_of(

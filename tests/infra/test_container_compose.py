@@ -35,7 +35,7 @@ OURS: Final = {name: one for name, one in SERVICES.items() if "build" in one}
 ROLES: Final = {n: one for n, one in OURS.items() if one.get("profiles") == ["roles"]}
 PROCESSES: Final = {n: one for n, one in OURS.items() if n != "upstream"}
 
-ANSWER_NOBODY: Final = {"requests", "receipts", "signer", "sink"}
+ANSWER_NOBODY: Final = {"collector", "requests", "receipts", "signer", "sink"}
 """Roles without an address: what goes wrong ends them."""
 
 
@@ -144,7 +144,7 @@ def test_only_the_sealed_copy_and_keys_of_the_signer_are_in_a_log_folder(
 
 def test_what_reads_the_stores_is_on_the_materializers_volume() -> None:
     volumes = {name: one["volumes"] for name, one in ROLES.items()}
-    beside = {"gateway", "materializer", "requests", "receipts"}
+    beside = {"gateway", "materializer", "requests", "receipts", "collector"}
     assert {n for n, v in volumes.items() if v == volumes["materializer"]} == beside
     assert volumes["signer"] != volumes["sink"]
 
@@ -155,7 +155,7 @@ def test_who_shares_the_gateways_counts_comes_after_it() -> None:
         for name, one in PROCESSES.items()
         if "PROMETHEUS_MULTIPROC_DIR" in one["environment"]
     }
-    assert shared == {"materializer", "requests"}
+    assert shared == {"materializer", "requests", "collector"}
     for name in shared:
         after = SERVICES[name]["depends_on"]["gateway"]
         assert after == {"condition": "service_healthy", "restart": True}

@@ -55,11 +55,14 @@ class Installation:
         return self.secured.login(role)
 
     def environ(self, role: str) -> dict[str, str]:
-        task = self.folder / role
+        # A collector sweeps what the materializer of the gateway's host has folded.
+        task = self.folder / ("gateway" if role == "collector" else role)
         task.mkdir(exist_ok=True)
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith("CACHEMIND_")},
             "CACHEMIND_AUDIT_MODE": "true",
+            "CACHEMIND_COLLECT_GRACE_S": "1",
+            "CACHEMIND_COLLECT_INTERVAL_S": "1",
             "CACHEMIND_DATA_DIR": str(task),
             "CACHEMIND_ENCODER": "off",
             "CACHEMIND_PARTITIONS": str(PARTITIONS),
@@ -123,6 +126,7 @@ PROCESSES: Final = (
     ("gateway", "gateway"),
     ("signer", "signer"),
     ("sink", "sink"),
+    ("collector", "collector"),
 )
 
 
@@ -146,6 +150,10 @@ def test_every_role_does_its_work_with_its_own_rights(
         trace = first["x-cachemind-trace"]
         eventually(lambda: receipt_is_there(here, trace), READY_S)
 
+        # The collector, beside them.
+        chat(here, "soon over", ttl="1s")
+        eventually(lambda: "evicted" in kinds(here), READY_S)
+
         # Snapshots, a rollback to one (a transaction of the operator), a replay.
         here.run("gateway", "snapshot", "create", "--name", "before", "--ship")
         assert chat(here, "two")["x-cachemind-outcome"] == "miss"
@@ -166,14 +174,23 @@ def test_every_role_does_its_work_with_its_own_rights(
         assert [name for name, one in running.items() if one.poll() is not None] == []
 
 
-def chat(here: Installation, text: str) -> Mapping[str, str]:
+def kinds(here: Installation) -> set[str]:
+    """Return what made the versions that there are."""
+    found = httpx.get(here.url("/v1/versions"), timeout=30).raise_for_status().json()
+    return {row["kind"] for row in found["versions"]}
+
+
+def chat(here: Installation, text: str, ttl: str = "1h") -> Mapping[str, str]:
     question = {
         "model": "m",
         "temperature": 0,
         "messages": [{"role": "user", "content": text}],
     }
     url = here.url("/v1/chat/completions")
-    return httpx.post(url, json=question, timeout=30).raise_for_status().headers
+    answer = httpx.post(
+        url, json=question, headers={"x-cachemind-ttl": ttl}, timeout=30
+    )
+    return answer.raise_for_status().headers
 
 
 def receipt_is_there(here: Installation, trace: str) -> bool:
@@ -189,6 +206,9 @@ def receipt_is_there(here: Installation, trace: str) -> bool:
         ("signer", "wal"),
         ("sink", "audit"),
         ("sink", "wal"),
+        ("collector", "audit"),
+        ("collector", "requests"),
+        ("collector", "snapshots"),
         ("auditor", "wal"),
         ("auditor", "audit"),
         ("ceremony", "audit.cuts"),

@@ -26,7 +26,7 @@ RULES: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = json.loads(
 )
 PREFIX: Final = "{prefix}"
 READER: Final = "cachemind-reader"
-PROCESSES: Final = ("gateway", "signer", "sink")
+PROCESSES: Final = ("gateway", "signer", "sink", "collector")
 MAKER: Final = "topics"
 LOOKING: Final = ("describe", "describe_configs")
 READING: Final = sorted(RULES.keys() - {MAKER})
@@ -114,7 +114,7 @@ def test_the_topics_of_grants_are_for_who_answers_and_for_their_own_side_only() 
         ("requests", set()),
         ("answers", {"gateway"}),
         ("replies", {"gateway"}),
-        ("wal", {"gateway", "ceremony"}),
+        ("wal", {"gateway", "ceremony", "collector"}),
         ("snapshots", {"gateway"}),
         ("audit", {"signer"}),
         ("audit.cuts", {"signer"}),

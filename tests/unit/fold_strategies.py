@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from cachemind.events import (
+    EXPIRED,
     Body,
     Envelope,
     Evicted,
@@ -129,7 +130,7 @@ def bodies() -> st.SearchStrategy[Body]:
     evicted = st.builds(
         Evicted,
         keys=st.lists(keys, min_size=1, max_size=3).map(tuple),
-        reason=st.just("lru-k"),
+        reason=st.sampled_from(["lru-k", EXPIRED]),
     )
     pinned = st.builds(Pinned, exact_key=keys, pinned=st.booleans())
     others = (_reads(), _invalidated(), evicted, pinned, feedback)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachemind.core.entry_bytes import decode, encode, same, serving
+from cachemind.core.entry_bytes import decode, encode, expiry, same, serving
 from cachemind.core.state import Entry
 from cachemind.errors import CorruptState
 from cachemind.types import EncoderId, Offset, Timeline, Version
@@ -49,6 +49,11 @@ def test_an_entry_survives_its_bytes(entry: Entry) -> None:
     raw = encode(entry)
     assert decode(raw) == entry
     assert encode(decode(raw)) == raw
+
+
+@given(entry=entries)
+def test_how_long_an_entry_lives_is_read_from_its_head(entry: Entry) -> None:
+    assert expiry(encode(entry)) == (entry.expires_at_ns, entry.pinned)
 
 
 @given(entry=entries)

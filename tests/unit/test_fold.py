@@ -14,6 +14,7 @@ from cachemind.core.state import Effect, Hits, NamespaceState, Step
 from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
 from cachemind.events import (
+    EXPIRED,
     Body,
     Envelope,
     Evicted,
@@ -189,7 +190,7 @@ def test_a_removed_entry_takes_its_hits_along() -> None:
     log = [
         envelope(stored("p"), "e1"),
         envelope(reads(read("p")), "e2"),
-        envelope(Evicted(keys=(key("p"),), reason="expired"), "e3"),
+        envelope(Evicted(keys=(key("p"),), reason="lru-k"), "e3"),
         envelope(stored("p"), "e4"),
     ]
     assert folded(log).reader(NS).hits(key("p")) is None
@@ -259,6 +260,33 @@ def test_an_eviction_of_nothing_makes_no_version() -> None:
     assert step.effect is Effect.NO_CHANGE
 
 
+@pytest.mark.parametrize(
+    ("at_ms", "left"),
+    [
+        pytest.param(9, ["-"], id="a-clock-that-stands-behind"),
+        pytest.param(10, [], id="at-the-moment"),
+        pytest.param(11, [], id="after-it"),
+    ],
+)
+def test_an_eviction_of_what_has_expired_is_held_to_its_word(
+    at_ms: int, left: list[str]
+) -> None:
+    log = [envelope(stored("p", ttl_ms=10, prompt=None), "e1")]
+    body = Evicted(keys=(key("p"),), reason=EXPIRED)
+    work, _ = after(log, envelope(body, "v", at_ns=T0_NS + at_ms * MS))
+    assert present(work) == left
+
+
+def test_what_was_stored_anew_meanwhile_outlives_the_eviction_of_the_old() -> None:
+    log = [
+        envelope(stored("p", ttl_ms=10, prompt=None), "e1"),
+        envelope(stored("p", ttl_ms=10, prompt=None), "e2", at_ns=T0_NS + 15 * MS),
+    ]
+    body = Evicted(keys=(key("p"),), reason=EXPIRED)
+    _, step = after(log, envelope(body, "v", at_ns=T0_NS + 20 * MS))
+    assert step.effect is Effect.NO_CHANGE
+
+
 def feedback(word: str, verdict: Verdict, timeline: int = 0) -> Envelope:
     body = Feedback(matched_key=key(word), served_trace_id=TRACE, verdict=verdict)
     return envelope(body, "f", timeline=timeline)
@@ -296,7 +324,7 @@ def test_a_batch_that_removes_and_replaces_shows_each_entry_once() -> None:
     work = folded(
         [
             envelope(stored("q", response="newer"), "e4"),
-            envelope(Evicted(keys=(key("p"),), reason="expired"), "e5"),
+            envelope(Evicted(keys=(key("p"),), reason="lru-k"), "e5"),
             envelope(stored("s"), "e6"),
         ],
         base,

@@ -33,6 +33,7 @@ _FOLD: Final = {
     "checkpoint_interval_s",
     "rollback_write_bytes",
 }
+_COLLECT: Final = {name for name in SERVICE if name.startswith("collect")}
 _SHARED: Final = {
     "data_dir",
     "namespace",
@@ -57,7 +58,9 @@ _KEYS: Final = {
 _SINK: Final = {name for name in SERVICE if name.startswith("sink_")}
 _SIGNING: Final = _KEYS - {"pkcs11_module", "pkcs11_pin_file"}
 GATEWAY: Final = tuple(
-    name for name in SERVICE if name not in _BROKER | _FOLD | _SIGNING | _SINK
+    name
+    for name in SERVICE
+    if name not in _BROKER | _FOLD | _SIGNING | _SINK | _COLLECT
 )
 MATERIALIZER: Final = tuple(name for name in SERVICE if name in _FOLD | _SHARED)
 AUDIT: Final = tuple(
@@ -77,6 +80,15 @@ SINK: Final = tuple(
     if name in {"log_dir", "log_level", "watchdog_s", *AUDIT_LOG} | _SINK
 )
 """For the process that seals receipts in files."""
+
+COLLECTOR: Final = tuple(
+    name
+    for name in SERVICE
+    if name
+    in {"schema_registry_url", "log_level", "watchdog_s", *AUDIT_LOG}
+    | (_COLLECT - {"collect"})
+)
+"""For the process that evicts what has expired."""
 
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")

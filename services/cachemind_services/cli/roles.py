@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import time
 
 from cachemind_services.cli.options import (
     AUDIT,
+    COLLECTOR,
     GATEWAY,
     MATERIALIZER,
     SINK,
@@ -39,6 +41,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_settings(sink, SINK)
     sink.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
     sink.set_defaults(run=run_sink)
+    collector = commands.add_parser(
+        "collector", help="evict what has expired, by events on the log"
+    )
+    add_settings(collector, COLLECTOR)
+    collector.add_argument("--failpoint", default="", help=argparse.SUPPRESS)
+    collector.set_defaults(run=run_collector)
     requests = commands.add_parser(
         "requests", help="answer the commands of Kafka-native clients"
     )
@@ -102,6 +110,22 @@ def run_receipts(arguments: argparse.Namespace) -> int:
     give_way()
     tune_collector()
     return receipts.run(settings_from(arguments))
+
+
+def run_collector(arguments: argparse.Namespace) -> int:
+    """Evict what has expired until told to stop. Exit 0; 3 where Faust gave up."""
+    end_on_sigterm()
+    give_way()
+    settings = settings_from(arguments)
+    # Nothing is urgent, and who starts beside it has better use for the processor.
+    time.sleep(settings.collect_interval_s)
+    # Imported here: the other commands must not pay for Faust, nor this one so early.
+    from cachemind_services.bootstrap import collector
+    from cachemind_services.metric_files import share_as
+
+    share_as("collector")
+    tune_collector()
+    return collector.run(settings, arguments.failpoint)
 
 
 def run_requests(arguments: argparse.Namespace) -> int:

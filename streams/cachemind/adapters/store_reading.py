@@ -9,6 +9,7 @@ from typing import Protocol
 from cachemind.adapters import store_rows
 from cachemind.adapters.store_journal import changes_since
 from cachemind.core import entry_bytes, history_bytes, state_bytes
+from cachemind.core.collecting import Held
 from cachemind.core.digest import EMPTY_DIGEST, add
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
@@ -271,6 +272,15 @@ class RowView(LiveRows):
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
         return RowEntries(self._rows, namespace).entries()
+
+    def held(self, namespace: Namespace, after: ExactKey | None) -> Iterator[Held]:
+        """Yield what is held at each key after one of them, in key order."""
+        prefix = store_rows.in_namespace(store_rows.ENTRY, namespace)
+        # The smallest key above another is that one and a zero byte.
+        first = prefix if after is None else prefix + after + b"\0"
+        expiry = entry_bytes.expiry
+        for key, raw in self._rows.scan(first, store_rows.after(prefix)):
+            yield Held(ExactKey(key[-HASH_BYTES:]), *expiry(raw), len(raw))
 
     def hits(self, namespace: Namespace, key: ExactKey) -> Hits | None:
         """Return the hit history at `key`, None where it was never served."""

@@ -11,6 +11,7 @@ from cachemind.core.selection import selected
 from cachemind.core.state import Entry, EntryReader, NamespaceState
 from cachemind.core.totals import Changes
 from cachemind.events import (
+    EXPIRED,
     Envelope,
     Evicted,
     Feedback,
@@ -71,7 +72,7 @@ def _decided(
             return {
                 key: None
                 for key, entry in present
-                if entry is not None and not entry.pinned
+                if entry is not None and _may_go(entry, envelope, body)
             }
         case Pinned():
             before = entries.entry(body.exact_key)
@@ -83,6 +84,16 @@ def _decided(
             return {} if before is None else {body.matched_key: _judged(before, body)}
         case _:
             assert_never(body)
+
+
+def _may_go(entry: Entry, envelope: Envelope, body: Evicted) -> bool:
+    """Return whether the collector's word on `entry` still holds.
+
+    A key that was expired when it was looked at may have been stored anew since.
+    """
+    if body.reason == EXPIRED and entry.expires_at_ns > envelope.occurred_at_ns:
+        return False
+    return not entry.pinned
 
 
 def _judged(entry: Entry, body: Feedback) -> Entry:

@@ -47,6 +47,8 @@ _HEAD: Final = struct.Struct(">BBQQQqq32s32sI")
 _REST: Final = struct.Struct(">QQ32s32s32s16s16s")
 _WHOLE_HEAD: Final = struct.Struct(_HEAD.format + _REST.format[1:])
 _RESPONSE_AT: Final = _WHOLE_HEAD.size
+_EXPIRES: Final = struct.Struct(">q")
+_EXPIRES_AT: Final = 34
 _LENGTH: Final = struct.Struct(">I")
 _LENGTH_BYTES: Final = _LENGTH.size
 _NONE: Final = _LENGTH.pack(0)
@@ -95,6 +97,16 @@ def serving(raw: bytes) -> Served:
         flags=head[1],
         response=raw[_RESPONSE_AT:end],
     )
+
+
+def expiry(raw: bytes) -> tuple[int, bool]:
+    """Return when a stored entry expires (ns of event time), and whether it is pinned.
+
+    Raises: `CorruptState`.
+    """
+    if len(raw) < _RESPONSE_AT or raw[0] != FORMAT or raw[1] > _KNOWN_FLAGS:
+        raise _bad_head(raw)
+    return _EXPIRES.unpack_from(raw, _EXPIRES_AT)[0], bool(raw[1] & PINNED)
 
 
 def encode(entry: Entry) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from cachemind.core.collecting import Held
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
@@ -232,4 +233,11 @@ class StoreInspector(StoreView, Protocol):
 
     def entries(self, namespace: Namespace) -> Iterable[Entry]:
         """Return every entry of a namespace, in key order: a full scan."""
+        ...
+
+    def held(self, namespace: Namespace, after: ExactKey | None) -> Iterable[Held]:
+        """Return how long each entry lives, in key order, from `after` on.
+
+        `after` itself is left out; None for all of them.
+        """
         ...
