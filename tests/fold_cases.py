@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
+from cachemind.core.requested import requested_id
 from cachemind.core.state import Entry, EntryReader, Hits, NamespaceState
 from cachemind.core.working_set import Loader, WorkingSet
 from cachemind.events import (
@@ -52,7 +53,9 @@ def context(word: str) -> ContextKey:
 
 
 def event_id(word: str) -> EventId:
-    return EventId(hash_of(f"event {word}")[:16])
+    found = bytearray(hash_of(f"event {word}")[:16])
+    found[6] = 0x70 | found[6] & 0x0F  # one that nobody asks for under an id
+    return EventId(bytes(found))
 
 
 def lsn(offset: int) -> Lsn:
@@ -135,6 +138,11 @@ def rolled_back(
         expected_head=expected_head,
         reason=reason,
     )
+
+
+def requested(request: str, content: str = "") -> EventId:
+    """The id of an event that somebody asks for under an id of their own."""
+    return requested_id(Principal("alice"), request.encode(), content.encode())
 
 
 def envelope(

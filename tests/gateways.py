@@ -103,7 +103,7 @@ class Fold:
                     self._roll_back(envelope, envelope.body, record.lsn)
                     continue
                 store = self.stores[record.lsn.partition]
-                working = WorkingSet(partial(_load, store))
+                working = WorkingSet(partial(_load, store), store.requests)
                 working.apply(envelope, record.lsn)
                 store.commit(record.lsn.offset, working.steps())
 

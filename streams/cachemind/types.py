@@ -12,7 +12,7 @@ Namespace = NewType("Namespace", str)
 """Unit of isolation, order, access and rollback. See `check_namespace`."""
 
 EventId = NewType("EventId", bytes)
-"""UUIDv7, 16 raw bytes (RFC 9562 section 5.7)."""
+"""UUIDv7, or UUIDv8 of a request (RFC 9562), 16 raw bytes; see `core.requested`."""
 
 TraceId = NewType("TraceId", bytes)
 """W3C trace id, 16 raw bytes, not all zero."""

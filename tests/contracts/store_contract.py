@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cachemind.core.collecting import Held
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply, unchanged
+from cachemind.core.requested import Request
 from cachemind.core.rollback_report import (
     Quarantine,
     RollbackReport,
@@ -38,6 +39,7 @@ from tests.fold_cases import (
     lsn,
     read,
     reads,
+    requested,
     rolled_back,
     stored,
     whole,
@@ -67,7 +69,9 @@ class Site(Protocol):
 
 def put(store: StoreWriter, first: int, *events: Envelope) -> Offset:
     """Commit `events` as one batch, the first at offset `first`."""
-    work = WorkingSet(lambda name: (store.namespace(name), store.reader(name)))
+    work = WorkingSet(
+        lambda name: (store.namespace(name), store.reader(name)), store.requests
+    )
     for offset, event in enumerate(events, start=first):
         work.apply(event, lsn(offset))
     last = Offset(first + len(events) - 1)
@@ -359,6 +363,31 @@ class StoreContract:
             assert reading.rollback_report(report.rollback_id, OTHER) is None
             assert reading.rollback_report(event_id("other")) is None
             assert reading.quarantine(NS) is None
+
+    def test_what_is_done_of_a_request_is_kept_by_its_id(self, site: Site) -> None:
+        store = site.store()
+        first, other = requested("a", "1"), requested("a", "2")
+        put(
+            store,
+            0,
+            replace(envelope(stored("p", ttl_ms=5)), event_id=first),
+            replace(envelope(stored("q")), event_id=other),
+        )
+        put(store, 2, replace(envelope(stored("q")), event_id=other))
+        view = site.view(store)
+        view.catch_up()
+        for reading in (store, view):
+            done = Request(
+                event_id=first,
+                offset=Offset(0),
+                snapshot_id=stored("p").snapshot_id,
+                ttl_ms=5,
+            )
+            assert reading.requests(NS).request(first) == done
+            assert reading.requests(NS).request(other) == done
+            assert reading.requests(OTHER).request(first) is None
+            assert reading.requests(NS).request(requested("b", "1")) is None
+            assert reading.namespace(NS).version == 1
 
     def test_a_quarantine_lasts_until_a_rollback_is_committed(self, site: Site) -> None:
         store, bad = site.store(), RollbackStatus.QUARANTINED

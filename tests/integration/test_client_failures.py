@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cachemind.adapters.upstream_http import HttpUpstream, UpstreamTimeouts
 from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
@@ -18,12 +19,17 @@ from cachemind.client import (
     NotValid,
     Patience,
     RollbackGoal,
+    Selector,
     StreamCut,
     Unavailable,
 )
+from cachemind.events import Feedback, Stored
+from cachemind.types import Lsn
+from cachemind_services.gateway.app import Gateway
+from cachemind_services.gateway.deps import GatewayDeps
 from tests.bench.running import free_port
 from tests.client_bench import Asked, asked
-from tests.gateways import World, gateway
+from tests.gateways import World, gateway, memory_deps
 from tests.upstreams import (
     Received,
     ScriptedUpstream,
@@ -125,17 +131,38 @@ def test_an_answer_that_is_none_says_what_it_is(
             cache.stream(MODEL, says("ten?"))
 
 
-def test_what_may_be_done_twice_is_tried_again_and_feedback_is_not(
+def test_a_change_is_asked_again_under_its_key_and_each_call_has_its_own(
     make: Make,
 ) -> None:
     server = Canned(500, {}, b"")
     with served(server) as url, asked(make, url, patience=QUICK) as cache:
-        with pytest.raises(Unavailable):
-            cache.put(MODEL, says("ten?"), "10")
-        assert server.calls == 3
-        with pytest.raises(Unavailable):
-            cache.feedback("ab" * 32, "cd" * 16, right=True)
-        assert server.calls == 4
+        for change in (
+            lambda: cache.put(MODEL, says("ten?"), "10"),
+            lambda: cache.invalidate(Selector(everything=True)),
+            lambda: cache.feedback("ab" * 32, "cd" * 16, right=True),
+        ):
+            with pytest.raises(Unavailable):
+                change()
+        assert server.calls == 9
+    assert None not in server.keys
+    assert [server.keys.count(key) for key in dict.fromkeys(server.keys)] == [3, 3, 3]
+
+
+def test_a_change_whose_answer_was_lost_is_done_once(
+    world: World, cache: Asked, make: Make
+) -> None:
+    put = cache.put(MODEL, says("lost?"), "no")
+    lossy = Lossy(Gateway(copied(world)))
+    with (
+        served(lossy, lifespan="on") as url,
+        asked(make, url, patience=QUICK) as other,
+    ):
+        lsn = other.feedback(put.key, "cd" * 16, right=False)
+        assert lossy.lost == 1
+        assert other.put(MODEL, says("found?"), "yes").lsn == Lsn.parse(lossy.lsns[-1])
+        assert lossy.lost == 2
+    assert lossy.lsns[0] == str(lsn)
+    assert (len(world.of(Feedback)), len(world.of(Stored))) == (1, 2)
 
 
 def test_a_rollback_that_is_sent_again_has_the_same_id(make: Make) -> None:
@@ -189,6 +216,36 @@ def test_an_upstream_that_never_streams_is_taken_whole(
     assert answer.text == upstream_text("eleven?")
 
 
+def copied(world: World) -> GatewayDeps:
+    """Return what a second worker is built from."""
+    upstream = HttpUpstream("http://127.0.0.1:1", UpstreamTimeouts())
+    return memory_deps(world.log, world.fold, upstream, world.deps.settings)
+
+
+class Lossy:
+    """A gateway of whose answers to each request's first sending nothing arrives."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._seen: set[bytes] = set()
+        self.lost = 0
+        self.lsns: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        key = dict(scope.get("headers", ())).get(b"idempotency-key")
+        if key is None or key in self._seen:
+            await self._app(scope, receive, send)
+            return
+        self._seen.add(key)
+
+        async def lose(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                self.lsns.append(json.loads(message["body"])["lsn"])
+                self.lost += 1
+
+        await self._app(scope, receive, lose)  # and the server answers 500
+
+
 class Canned:
     """An ASGI app that answers everything the same, or nothing at all."""
 
@@ -198,12 +255,14 @@ class Canned:
         self._body = body
         self.calls = 0
         self.queries: list[bytes] = []
+        self.keys: list[bytes | None] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         while (await receive()).get("more_body"):
             pass
         self.calls += 1
         self.queries.append(scope["query_string"])
+        self.keys.append(dict(scope["headers"]).get(b"idempotency-key"))
         await start(send, self._status, b"application/json", self._headers)
         await piece(send, self._body, more=False)
 

@@ -10,6 +10,7 @@ import pytest
 from cachemind.core.access import ACCESS_NAMESPACE
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply
+from cachemind.core.requested import Request
 from cachemind.core.state import Effect, Hits, NamespaceState, Step
 from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
@@ -31,7 +32,7 @@ from cachemind.events import (
     Stored,
     Verdict,
 )
-from cachemind.types import Timeline, TraceId, Version
+from cachemind.types import EventId, Offset, Timeline, TraceId, Version
 from tests.fold_cases import (
     NS,
     T0_NS,
@@ -45,6 +46,8 @@ from tests.fold_cases import (
     nothing,
     read,
     reads,
+    requested,
+    rolled_back,
     stored,
 )
 
@@ -99,6 +102,64 @@ def test_a_stored_with_the_event_id_of_the_present_entry_changes_nothing() -> No
     assert step.effect is Effect.NO_CHANGE
     assert work.state(NS).version == 1
     assert work.state(NS).counts == {"stored": 1, "no_change": 1}
+
+
+ALL_GONE = Invalidated(kind=SelectorKind.ALL, value="", reason="")
+FIRST, SECOND = requested("a", "1"), requested("a", "2")
+
+
+def asked(body: Body, event_id: EventId = FIRST, timeline: int = 0) -> Envelope:
+    return replace(envelope(body, timeline=timeline), event_id=event_id)
+
+
+@pytest.mark.parametrize("event_id", [FIRST, SECOND], ids=["same", "other-content"])
+@pytest.mark.parametrize("between", [(), (envelope(ALL_GONE, "i"),)])
+def test_of_the_events_of_a_request_the_first_takes_effect(
+    between: tuple[Envelope, ...], event_id: EventId
+) -> None:
+    before, step = after([asked(stored("p")), *between], asked(stored("q"), event_id))
+    assert step.effect is Effect.NO_CHANGE
+    assert step.request is None
+    assert "q" not in present(before)
+
+
+def test_another_request_is_another_event() -> None:
+    log = [asked(stored("p")), asked(stored("q"), requested("b", "1"))]
+    assert present(folded(log)) == ["p", "q"]
+
+
+def test_feedback_that_is_asked_for_twice_counts_once() -> None:
+    judged = asked(
+        Feedback(matched_key=key("p"), served_trace_id=TRACE, verdict=Verdict.WRONG)
+    )
+    work, _ = after([envelope(stored("p")), judged], judged)
+    entry = work.reader(NS).entry(key("p"))
+    assert entry is not None
+    assert entry.wrong == 1
+
+
+def test_a_request_without_effect_is_done_and_a_fenced_one_is_not() -> None:
+    _, step = after([], asked(ALL_GONE))
+    assert (step.effect, step.request is not None) == (Effect.NO_CHANGE, True)
+    work, step = after([asked(stored("p"), timeline=9)], asked(stored("q")))
+    assert step.effect is Effect.APPLIED
+    assert step.request == Request(
+        event_id=FIRST,
+        offset=Offset(1),
+        snapshot_id=stored("q").snapshot_id,
+        ttl_ms=stored("q").ttl_ms,
+    )
+    assert present(work) == ["q"]
+
+
+def test_a_request_that_was_rolled_back_is_not_done_again() -> None:
+    log = [
+        asked(stored("p")),
+        envelope(rolled_back(0), "r"),
+    ]
+    work, step = after(log, asked(stored("q"), SECOND, timeline=2))
+    assert step.effect is Effect.NO_CHANGE
+    assert work.state(NS).version == 2
 
 
 def test_a_stored_replaces_the_entry_and_keeps_its_pin() -> None:

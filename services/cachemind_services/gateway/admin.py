@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -15,6 +17,7 @@ from cachemind.core.admission import Admitted
 from cachemind.core.canonical import canonical
 from cachemind.core.completion import JsonObject
 from cachemind.core.digest import to_hex
+from cachemind.core.keys import RequestKeys
 from cachemind.core.payloads import inspected
 from cachemind.core.state import Entry
 from cachemind.errors import (
@@ -34,7 +37,7 @@ from cachemind.events import (
     Stored,
     Verdict,
 )
-from cachemind.types import HASH_BYTES, ID_BYTES, ExactKey, Lsn, TraceId
+from cachemind.types import HASH_BYTES, ID_BYTES, EventId, ExactKey, Lsn, TraceId
 from cachemind_services.gateway.admin_fields import (
     HEX,
     completion_of,
@@ -51,6 +54,7 @@ from cachemind_services.gateway.admitted import (
     require_in,
     require_tags,
 )
+from cachemind_services.gateway.call import Call
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.follower import Follower
@@ -64,6 +68,7 @@ from cachemind_services.gateway.http_io import (
     send_invalid,
     send_json,
 )
+from cachemind_services.gateway.once import Once
 from cachemind_services.gateway.policy_api import PolicyApi
 from cachemind_services.gateway.rules import Rules
 from cachemind_services.gateway.understanding import Understanding
@@ -87,6 +92,16 @@ _UNREADABLE: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An entry that was stored by hand, and where its event is."""
+
+    lsn: Lsn
+    key: ExactKey
+    snapshot_id: str
+    ttl_ms: int
+
+
 class Admin:
     """The gateway's own API. It acts in the gateway's namespace only.
 
@@ -105,7 +120,9 @@ class Admin:
         versions: VersionsApi,
         rules: Rules,
         policies: PolicyApi,
+        once: Once,
     ) -> None:
+        self._once = once
         self._rules = rules
         self._policies = policies
         self._deps = deps
@@ -199,20 +216,20 @@ class Admin:
             await send_json(send, 200, shown(entry))
 
     async def _put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        lsn, stored = await self.put(scope, await self._fields(receive))
+        placed = await self.put(scope, await self._fields(receive))
         await send_json(
             send,
             201,
             {
-                "key": stored.exact_key.hex(),
-                "lsn": str(lsn),
-                "snapshot_id": stored.snapshot_id,
-                "ttl_ms": stored.ttl_ms,
+                "key": placed.key.hex(),
+                "lsn": str(placed.lsn),
+                "snapshot_id": placed.snapshot_id,
+                "ttl_ms": placed.ttl_ms,
             },
         )
 
-    async def put(self, scope: Scope, fields: JsonObject) -> tuple[Lsn, Stored]:
-        """Store an answer; return its event, and where that is.
+    async def put(self, scope: Scope, fields: JsonObject) -> Placed:
+        """Store an answer.
 
         Raises: `InvalidRequest`, `Forbidden`, `LogError`, `PayloadUnreadable`.
         """
@@ -225,27 +242,59 @@ class Admin:
         keys = call.keys
         if keys is None:
             raise InvalidRequest("request", "is too large to be stored")
-        response = canonical(completion)
-        policy = self._rules.policy
+        response, decision = self._decided(scope, fields, completion)
+        life = orjson.dumps([fields.get("ttl_s"), tags])
+        asked = self._once.named(scope, b"put", keys.exact_key, response, life)
+        stored: Stored | None = None
+
+        async def append(event_id: EventId | None) -> Lsn:
+            nonlocal stored
+            stored = await self._stored(call, keys, decision, response, tags)
+            trace = call.trace.trace_id
+            return await self._writes.store(stored, trace, call.principal, event_id)
+
+        done = await self._once.do(asked, append)
+        told = done.first or stored
+        assert told is not None  # noqa: S101 - without a first one it was appended
+        return Placed(
+            lsn=done.lsn,
+            key=keys.exact_key,
+            snapshot_id=told.snapshot_id,
+            ttl_ms=told.ttl_ms,
+        )
+
+    def _decided(
+        self, scope: Scope, fields: JsonObject, completion: JsonObject
+    ) -> tuple[bytes, Admitted]:
+        """Return the answer's bytes, and how long it may be served."""
+        response, policy = canonical(completion), self._rules.policy
         if len(response) > policy.max_entry_bytes:
             raise InvalidRequest(
                 "response", f"is larger than {policy.max_entry_bytes} bytes", status=413
             )
-        if self._desk.full():
-            raise InvalidRequest("namespace", "is full", status=413)
         ttl_ms = ttl_ms_of(fields, policy.default_ttl_ms, policy.max_ttl_ms)
         if ttl_ms > policy.default_ttl_ms:
             require_in(scope, Right.TTL_OVERRIDE, self._deps.settings.namespace)
-        decision = Admitted(
+        return response, Admitted(
             ttl_ms=ttl_ms,
             evidence=_BY_HAND,
             finish_reason=finish_reason(completion),
         )
+
+    async def _stored(
+        self,
+        call: Call,
+        keys: RequestKeys,
+        decision: Admitted,
+        response: bytes,
+        tags: tuple[str, ...],
+    ) -> Stored:
+        if self._desk.full():
+            raise InvalidRequest("namespace", "is full", status=413)
         vector = await self._desk.vector(keys.prompt)
         stored = self._desk.event(call, keys, decision, response, vector, tags)
         await self._past_the_fence()
-        trace = call.trace.trace_id
-        return await self._writes.store(stored, trace, call.principal), stored
+        return stored
 
     async def _past_the_fence(self) -> None:
         """Wait until a rollback shows here: the fold would drop what knows it not.
@@ -287,7 +336,13 @@ class Admin:
         tagged = (event.value,) if event.kind is SelectorKind.TAG else ()
         require_tags(scope, Right.INVALIDATE, tagged)
         trace = self._understanding.trace(scope).trace_id
-        return await self._writes.invalidate(event, trace, principal_in(scope))
+        content = (event.kind, event.value, event.reason)
+        asked = self._once.named(scope, b"invalidate", *(t.encode() for t in content))
+        done = await self._once.do(
+            asked,
+            partial(self._writes.invalidate, event, trace, principal_in(scope)),
+        )
+        return done.lsn
 
     async def feedback(self, scope: Scope, fields: JsonObject) -> Lsn:
         """Return the LSN of what somebody says of a hit that was served.
@@ -302,12 +357,18 @@ class Admin:
             served_trace_id=TraceId(hex_of(fields, "trace_id", ID_BYTES)),
             verdict=Verdict(verdict),
         )
-        await self._past_the_fence()
-        raw = self._entries.raw(event.matched_key)
-        tags = () if raw is None else entry_bytes.decode(raw).tags
-        require_tags(scope, Right.FEEDBACK, tags)
-        trace = self._understanding.trace(scope).trace_id
-        return await self._writes.feedback(event, trace, principal_in(scope))
+        content = (event.matched_key, event.served_trace_id, verdict.encode())
+        asked = self._once.named(scope, b"feedback", *content)
+
+        async def append(event_id: EventId | None) -> Lsn:
+            await self._past_the_fence()
+            raw = self._entries.raw(event.matched_key)
+            tags = () if raw is None else entry_bytes.decode(raw).tags
+            require_tags(scope, Right.FEEDBACK, tags)
+            trace, who = self._understanding.trace(scope).trace_id, principal_in(scope)
+            return await self._writes.feedback(event, trace, who, event_id)
+
+        return (await self._once.do(asked, append)).lsn
 
     async def _fields(self, receive: Receive) -> JsonObject:
         body = await read_body(receive, self._deps.settings.max_body_bytes)

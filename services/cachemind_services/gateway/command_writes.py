@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachemind.core.cache_commands import Invalidate, Logged, Put, PutDone
 from cachemind.events import Feedback
 from cachemind.ports.commands import Asked
-from cachemind.types import ExactKey, Lsn
+from cachemind.types import Lsn
 from cachemind_services.gateway.command_terms import put_fields
 from cachemind_services.gateway.http_io import Scope
 from cachemind_services.gateway.parts import Parts
@@ -20,13 +20,13 @@ async def written(
     """
     admin, body = parts.admin, asked.command.body
     if isinstance(body, Put):
-        lsn, stored = await admin.put(scope, put_fields(body))
+        placed = await admin.put(scope, put_fields(body))
         done = PutDone(
-            key=ExactKey(stored.exact_key),
-            snapshot_id=stored.snapshot_id,
-            ttl_ms=stored.ttl_ms,
+            key=placed.key,
+            snapshot_id=placed.snapshot_id,
+            ttl_ms=placed.ttl_ms,
         )
-        return done, lsn
+        return done, placed.lsn
     if isinstance(body, Invalidate):
         chosen = {"kind": body.kind, "value": body.value, "reason": body.reason}
         return Logged(), await admin.invalidate(scope, {**chosen})

@@ -15,6 +15,7 @@ from cachemind_services.gateway.entries import Entries
 from cachemind_services.gateway.fetcher import Fetcher
 from cachemind_services.gateway.follower import Follower, Freshness
 from cachemind_services.gateway.look import Reader
+from cachemind_services.gateway.once import Once
 from cachemind_services.gateway.overlay import Overlay
 from cachemind_services.gateway.payload_keys import KeyFollower
 from cachemind_services.gateway.policy_api import PolicyApi
@@ -105,6 +106,12 @@ class Parts:
             self.versions,
             self.rules,
             PolicyApi(self.rules, self.wal, self.follower),
+            Once(
+                deps.views[self.follower.partition],
+                self.follower,
+                self.namespace,
+                deps.settings.principal,
+            ),
         )
 
     async def start(self) -> None:

@@ -21,7 +21,7 @@ from cachemind.errors import (
 )
 from cachemind.events import Body, Envelope, Read, Reads
 from cachemind.ports import Clock, LogWriter
-from cachemind.types import FIRST_TIMELINE, Lsn, Principal, TraceId
+from cachemind.types import FIRST_TIMELINE, EventId, Lsn, Principal, TraceId
 from cachemind_services.gateway.breaker import Breaker
 from cachemind_services.gateway.deps import GatewaySettings, RecordEncoder
 from cachemind_services.gateway.identity import Ids
@@ -139,10 +139,15 @@ class WalSession:
             self._breaker.released()
 
     async def append(
-        self, body: Body, trace_id: TraceId, principal: Principal | None = None
+        self,
+        body: Body,
+        trace_id: TraceId,
+        principal: Principal | None = None,
+        event_id: EventId | None = None,
     ) -> Appended:
         """Return once one event of its own is acknowledged; `principal` asked for it.
 
+        Without an `event_id` it has a new one.
         Raises: `LogUnavailable`, `LogRejected`.
         """
         # After a pause this is a probe as well: there may be no look-ups to send one.
@@ -150,7 +155,7 @@ class WalSession:
             raise LogUnavailable("the log does not answer")
         done = self._new_future()
         try:
-            envelope = self._envelope(body, trace_id, principal)
+            envelope = self._envelope(body, trace_id, principal, event_id)
             self._send(envelope, done)
         except CacheError:
             self._breaker.released()
@@ -197,12 +202,16 @@ class WalSession:
         self._start_round()
 
     def _envelope(
-        self, body: Body, trace_id: TraceId, principal: Principal | None = None
+        self,
+        body: Body,
+        trace_id: TraceId,
+        principal: Principal | None = None,
+        event_id: EventId | None = None,
     ) -> Envelope:
         now_ns = self._clock.now_ns()
         self.line.seq += 1
         return Envelope(
-            event_id=self._ids.event(now_ns),
+            event_id=event_id or self._ids.event(now_ns),
             namespace=self._settings.namespace,
             trace_id=trace_id,
             principal=principal or self._settings.principal,

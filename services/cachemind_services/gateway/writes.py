@@ -9,7 +9,7 @@ from typing import Final
 
 from cachemind.errors import LogError
 from cachemind.events import Feedback, Invalidated, Refused, Stored
-from cachemind.types import ExactKey, Lsn, Principal, TraceId
+from cachemind.types import EventId, ExactKey, Lsn, Principal, TraceId
 from cachemind_services.gateway.follower import Follower
 from cachemind_services.gateway.metrics import GatewayMetrics
 from cachemind_services.gateway.overlay import Overlay
@@ -38,13 +38,20 @@ class Writes:
         self._background: set[asyncio.Task[None]] = set()
 
     async def store(
-        self, stored: Stored, trace: TraceId, principal: Principal | None = None
+        self,
+        stored: Stored,
+        trace: TraceId,
+        principal: Principal | None = None,
+        event_id: EventId | None = None,
     ) -> Lsn:
         """Return the LSN of an acknowledged `Stored`, which is served from now on.
 
+        With the `event_id` of a request once it is folded: it may be done already.
         Raises: `LogError`.
         """
-        appended = await self._wal.append(stored, trace, principal)
+        appended = await self._wal.append(stored, trace, principal, event_id)
+        if event_id is not None:
+            return appended.lsn
         self._overlay.add(appended.envelope, appended.lsn, self._follower.state)
         self._metrics.overlay.set(self._overlay.held_bytes)
         if self._semantic is not None and stored.embedding is not None:
@@ -58,21 +65,26 @@ class Writes:
         invalidated: Invalidated,
         trace: TraceId,
         principal: Principal | None = None,
+        event_id: EventId | None = None,
     ) -> Lsn:
         """Return the LSN of an acknowledged `Invalidated`, in effect from now on.
 
         Raises: `LogError`.
         """
-        appended = await self._wal.append(invalidated, trace, principal)
+        appended = await self._wal.append(invalidated, trace, principal, event_id)
         self._overlay.add(appended.envelope, appended.lsn, self._follower.state)
         self._overlay.prune(self._follower.applied)
         return appended.lsn
 
     async def feedback(
-        self, feedback: Feedback, trace: TraceId, principal: Principal | None = None
+        self,
+        feedback: Feedback,
+        trace: TraceId,
+        principal: Principal | None = None,
+        event_id: EventId | None = None,
     ) -> Lsn:
         """Return the LSN of an acknowledged `Feedback`. Raises: `LogError`."""
-        return (await self._wal.append(feedback, trace, principal)).lsn
+        return (await self._wal.append(feedback, trace, principal, event_id)).lsn
 
     def refuse(
         self, key: ExactKey, trace: TraceId, reason: str, upstream_status: int

@@ -11,6 +11,7 @@ from cachemind.adapters.store_journal import changes_since
 from cachemind.core import entry_bytes, history_bytes, state_bytes
 from cachemind.core.collecting import Held
 from cachemind.core.digest import EMPTY_DIGEST, add
+from cachemind.core.requested import Request, Requests
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
@@ -79,6 +80,10 @@ class LiveRows(ABC):
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries as they are now, whatever comes later."""
         return RowEntries(self.rows(), namespace)
+
+    def requests(self, namespace: Namespace) -> Requests:
+        """Return the requests that are done as of now, whatever comes later."""
+        return RowRequests(self.rows(), namespace)
 
     def history(self, namespace: Namespace) -> History:
         """Return the rollbacks and the head of `namespace`."""
@@ -176,6 +181,19 @@ class RowEntries:
         """Yield every entry of the namespace, in key order."""
         for _, raw in scan_prefix(self._rows, self._entries):
             yield entry_bytes.decode(raw)
+
+
+class RowRequests:
+    """`Requests` over the rows of one namespace."""
+
+    def __init__(self, rows: Rows, namespace: Namespace) -> None:
+        self._rows = rows
+        self._namespace = namespace
+
+    def request(self, event_id: EventId) -> Request | None:
+        """Return the first event of the request that `event_id` is of."""
+        raw = self._rows.get(store_rows.request_key(self._namespace, event_id))
+        return None if raw is None else history_bytes.decode_request(raw)
 
 
 def scan_prefix(rows: Rows, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

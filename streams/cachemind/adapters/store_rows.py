@@ -17,6 +17,7 @@ length byte and the name, so that no namespace's rows start with another's.
     0b rollback_id[16] NAMESPACE              `RollbackReport`
     0c NAMESPACE                              `Quarantine`, where there is one
     0d NAMESPACE                              first version that has rows, u64
+    0e NAMESPACE request[12]                  `Request` that is done; it stays
 
 Rows of versions may go (06, 09), up to 0d, and the report of a rollback may be empty
 (0b), where nothing that is kept leads back to them: see `store_pruning`.
@@ -34,6 +35,7 @@ from typing import Final
 
 from cachemind.core import entry_bytes, history_bytes, state_bytes
 from cachemind.core.packing import Unpacker, pack_i64, pack_text, pack_u64
+from cachemind.core.requested import request_of
 from cachemind.core.rollback_report import (
     Quarantine,
     RollbackReport,
@@ -65,6 +67,7 @@ TARGET: Final = b"\x0a"
 REPORT: Final = b"\x0b"
 QUARANTINE: Final = b"\x0c"
 HORIZON: Final = b"\x0d"
+REQUEST: Final = b"\x0e"
 ROLLBACK_ID_BYTES: Final = 16
 
 FORMAT: Final = 3
@@ -118,6 +121,11 @@ def report_key(rollback_id: EventId, namespace: Namespace) -> bytes:
 def report_prefix(rollback_id: EventId) -> bytes:
     """Return what the keys of all reports of one rollback id start with."""
     return REPORT + rollback_id
+
+
+def request_key(namespace: Namespace, event_id: EventId) -> bytes:
+    """Return where the request is that an event is of."""
+    return in_namespace(REQUEST, namespace) + request_of(event_id)
 
 
 def version_of(key: bytes) -> Version:
@@ -210,6 +218,9 @@ def _history(namespace: Namespace, total: Mutations) -> Iterator[Row]:
         if row.target is not None:
             at_target = target_key(namespace, row.version)
             yield at_target, history_bytes.encode_target(row.target)
+    for request in total.requests:
+        at_request = request_key(namespace, request.event_id)
+        yield at_request, history_bytes.encode_request(request)
     for report in total.reports:
         at_report = report_key(report.rollback_id, namespace)
         yield at_report, history_bytes.encode_report(report)

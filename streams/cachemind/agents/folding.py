@@ -138,7 +138,7 @@ class Folder:
         return self._store.namespace(namespace), self._store.reader(namespace)
 
     def _new_batch(self) -> _Batch:
-        return _Batch(WorkingSet(self._loaded))
+        return _Batch(WorkingSet(self._loaded, self._store.requests))
 
     def _take(
         self, record: LogRecord, batch: _Batch

@@ -66,7 +66,7 @@ def put(
     """Ask to store an answer."""
     response = completion_of(model, answer)
     return Asked(
-        http=lambda _id, _s: http_calls.put(request, response, ttl_s, tags),
+        http=lambda once, _s: http_calls.put(request, response, ttl_s, tags, once),
         kafka=partial(kafka_calls.put, request, response, ttl_s, tags),
     )
 
@@ -75,7 +75,7 @@ def invalidate(selector: Selector, reason: str) -> Asked[Lsn]:
     """Ask that entries are served no more. Raises: `NotValid`."""
     kind, value = selector_of(selector)
     return Asked(
-        http=lambda _id, _s: http_calls.invalidate(kind, value, reason),
+        http=lambda once, _s: http_calls.invalidate(kind, value, reason, once),
         kafka=partial(kafka_calls.invalidate, kind, value, reason),
     )
 
@@ -85,7 +85,7 @@ def feedback(key: str, trace_id: str, *, right: bool) -> Asked[Lsn]:
     verdict = Verdict.RIGHT if right else Verdict.WRONG
     told = key_of(key), trace_of(trace_id), verdict
     return Asked(
-        http=lambda _id, _s: http_calls.feedback(*told),
+        http=lambda once, _s: http_calls.feedback(*told, once),
         kafka=partial(kafka_calls.feedback, *told),
     )
 

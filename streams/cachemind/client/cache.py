@@ -169,10 +169,7 @@ class CacheMind:
     def feedback(
         self, key: str, trace_id: str, *, right: bool, timeout_s: float | None = None
     ) -> Lsn:
-        """Say whether a served hit was right: `key` and `trace_id` of its `Answer`.
-
-        Over HTTP it is made again only where it was surely not counted.
-        """
+        """Say whether a served hit was right: `key` and `trace_id` of its `Answer`."""
         asked = asking.feedback(key, trace_id, right=right)
         return self._link.ask(asked, self._limit(timeout_s))
 

@@ -121,26 +121,33 @@ def lookup(request: JsonObject, control: Control) -> Ask[Answer | None]:
 
 
 def put(
-    request: JsonObject, response: JsonObject, ttl_s: int | None, tags: Sequence[str]
+    request: JsonObject,
+    response: JsonObject,
+    ttl_s: int | None,
+    tags: Sequence[str],
+    request_id: EventId,
 ) -> Ask[PutResult]:
     """Ask to store `response` as the answer to `request`. Raises: `NotValid`."""
     body: JsonObject = {"request": request, "response": response, "tags": list(tags)}
     if ttl_s is not None:
         body["ttl_s"] = ttl_s
-    return Ask(call=_post(PUT, body), read=read_put)
+    return Ask(call=_post(PUT, body, _once(request_id)), read=read_put)
 
 
-def invalidate(kind: SelectorKind, value: str, reason: str) -> Ask[Lsn]:
+def invalidate(
+    kind: SelectorKind, value: str, reason: str, request_id: EventId
+) -> Ask[Lsn]:
     """Ask that entries are served no more."""
     body: JsonObject = {"kind": kind.value, "value": value, "reason": reason}
-    return Ask(call=_post(INVALIDATE, body), read=read_lsn)
+    return Ask(call=_post(INVALIDATE, body, _once(request_id)), read=read_lsn)
 
 
-def feedback(key: str, trace_id: str, verdict: Verdict) -> Ask[Lsn]:
+def feedback(
+    key: str, trace_id: str, verdict: Verdict, request_id: EventId
+) -> Ask[Lsn]:
     """Tell what a served hit was worth."""
     body: JsonObject = {"key": key, "trace_id": trace_id, "verdict": verdict.value}
-    # Told twice it would count twice.
-    return Ask(call=_post(FEEDBACK, body), read=read_lsn, again=Again.UNSTARTED)
+    return Ask(call=_post(FEEDBACK, body, _once(request_id)), read=read_lsn)
 
 
 def rollback(
@@ -210,6 +217,11 @@ def control_fields(control: Control) -> dict[str, str]:
         OURS + "ttl": "" if control.ttl_s is None else f"{control.ttl_s}s",
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _once(request_id: EventId) -> dict[str, str]:
+    """Return the field by which a change is made once however often it is sent."""
+    return {"idempotency-key": f'"{UUID(bytes=request_id)}"'}
 
 
 def _post(

@@ -8,6 +8,8 @@ Rules that the events leave open, and why they are so:
 * A `Stored` with the event id of the present entry is the same record appended twice
   and changes nothing. A copy that arrives after another event removed or replaced the
   entry cannot be told from a new decision and is applied.
+* Of the events of one request (see `requested`) the first that is not fenced takes
+  effect, and no other, also after a rollback: it was done, and then taken back.
 * A `Stored` over a present entry keeps the pin, which is an operator's word on the
   key; it keeps the feedback only where the response is the same, since feedback
   judges a response.
@@ -30,6 +32,7 @@ from typing import Final, assert_never
 
 from cachemind.core.api_keys import gives_way
 from cachemind.core.decisions import changes_of, is_fenced
+from cachemind.core.requested import NO_REQUESTS, Request, Requests, is_requested
 from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.state import (
     HIT_HISTORY,
@@ -68,11 +71,16 @@ from cachemind.types import (
 
 
 def apply(
-    state: NamespaceState, entries: EntryReader, envelope: Envelope, lsn: Lsn
+    state: NamespaceState,
+    entries: EntryReader,
+    envelope: Envelope,
+    lsn: Lsn,
+    requests: Requests = NO_REQUESTS,
 ) -> Step:
     """Return what `envelope`, found at `lsn`, does to its namespace.
 
-    `state` and `entries` are those of `envelope.namespace` just before `lsn`.
+    `state`, `entries` and `requests` are those of `envelope.namespace` just before
+    `lsn`.
     """
     body = envelope.body
     match body:
@@ -83,8 +91,12 @@ def apply(
         case Stored() | Evicted() | Pinned() | Feedback() | Invalidated():
             if is_fenced(state, envelope):
                 return _step(Effect.FENCED, _counted(state, "fenced"))
+            asked = is_requested(envelope.event_id)
+            if asked and requests.request(envelope.event_id) is not None:
+                return unchanged(state)
             changes = changes_of(state, entries, envelope, lsn)
-            return _changed(state, entries, envelope, lsn, changes)
+            step = _changed(state, entries, envelope, lsn, changes)
+            return replace(step, request=_request(envelope, lsn)) if asked else step
         case RolledBack():
             return _rolled_back(state, envelope, body, lsn)
         case PolicyChanged():
@@ -160,6 +172,18 @@ def _changed(
         return unchanged(state)
     sums, left = totals(state, entries.entry, changes)
     return _advanced(state, envelope, lsn, changes, left, sums)
+
+
+def _request(envelope: Envelope, lsn: Lsn) -> Request:
+    event_id, body = envelope.event_id, envelope.body
+    if not isinstance(body, Stored):
+        return Request(event_id=event_id, offset=lsn.offset)
+    return Request(
+        event_id=event_id,
+        offset=lsn.offset,
+        snapshot_id=body.snapshot_id,
+        ttl_ms=body.ttl_ms,
+    )
 
 
 def _rolled_back(

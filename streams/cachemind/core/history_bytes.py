@@ -1,4 +1,4 @@
-"""Touched keys, rollback reports and quarantines as bytes; see `state_bytes`."""
+"""Touched keys, reports, requests and quarantines as bytes; see `state_bytes`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cachemind.core.packing import (
     pack_text,
     pack_u64,
 )
+from cachemind.core.requested import Request
 from cachemind.core.rollback_report import (
     Quarantine,
     RollbackReport,
@@ -24,6 +25,7 @@ from cachemind.core.rollback_report import (
 from cachemind.errors import CorruptState
 from cachemind.types import (
     HASH_BYTES,
+    ID_BYTES,
     EventId,
     ExactKey,
     Namespace,
@@ -68,6 +70,32 @@ def decode_target(raw: bytes) -> Version:
     target = Version(row.u64())
     row.end()
     return target
+
+
+def encode_request(request: Request) -> bytes:
+    """Return the row of a request that is done."""
+    return b"".join(
+        (
+            _FORMAT_BYTE,
+            request.event_id,
+            pack_u64(request.offset),
+            pack_text(request.snapshot_id),
+            pack_u64(request.ttl_ms),
+        )
+    )
+
+
+def decode_request(raw: bytes) -> Request:
+    """Return the request of a row. Raises: `CorruptState`."""
+    row = _open("request", raw)
+    found = Request(
+        event_id=EventId(row.fixed(ID_BYTES)),
+        offset=Offset(row.u64()),
+        snapshot_id=row.text(),
+        ttl_ms=row.u64(),
+    )
+    row.end()
+    return found
 
 
 def encode_report(report: RollbackReport) -> bytes:

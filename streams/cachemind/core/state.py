@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from cachemind.core.requested import Request
 from cachemind.core.rollback_report import RollbackReport
 from cachemind.types import (
     EMPTY,
@@ -193,6 +194,7 @@ class Step:
     of a replaced one that moved or lost its vector. `hits` never names a key that
     `entries` removes. `report` tells of a rollback that this event was. `placed` are
     the keys of further changes, which are in the store's copy already (`ShadowStore`).
+    `request` is what this event was the first of.
     """
 
     effect: Effect
@@ -203,6 +205,7 @@ class Step:
     removed_contexts: dict[ExactKey, ContextKey]
     report: RollbackReport | None = None
     placed: Sequence[ExactKey] = ()
+    request: Request | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

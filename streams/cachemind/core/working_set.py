@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cachemind.core.fold import apply
+from cachemind.core.requested import NO_REQUESTS, Request, Requests, request_of
 from cachemind.core.rollback_report import RollbackReport, RollbackStatus
 from cachemind.core.state import (
     Change,
@@ -25,25 +26,35 @@ from cachemind.core.state import (
 )
 from cachemind.core.totals import Changes
 from cachemind.events import Envelope
-from cachemind.types import ContextKey, ExactKey, Lsn, Namespace
+from cachemind.types import ContextKey, EventId, ExactKey, Lsn, Namespace
 
 _NO_HITS: Final[Mapping[ExactKey, Hits]] = MappingProxyType({})
 
 Loader = Callable[[Namespace], tuple[NamespaceState, EntryReader]]
 """Gives what is committed of a namespace."""
 
+RequestsLoader = Callable[[Namespace], Requests]
+"""Gives the requests of a namespace that are done and committed."""
+
+
+def no_requests(namespace: Namespace) -> Requests:
+    """Return no requests, whatever the namespace."""
+    del namespace
+    return NO_REQUESTS
+
 
 class WorkingSet:
     """The batch so far. Holds what the batch touched, nothing else of the store."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, requests: RequestsLoader = no_requests) -> None:
         self._loader = loader
+        self._requests = requests
         self._pending: dict[Namespace, _Pending] = {}
 
     def apply(self, envelope: Envelope, lsn: Lsn) -> Step:
         """Fold one more event and return its step."""
         pending = self._of(envelope.namespace)
-        step = apply(pending.state, pending.overlay, envelope, lsn)
+        step = apply(pending.state, pending.overlay, envelope, lsn, pending)
         pending.keep(step)
         return step
 
@@ -63,23 +74,34 @@ class WorkingSet:
         pending = self._pending.get(namespace)
         if pending is None:
             state, entries = self._loader(namespace)
-            pending = _Pending(state, Overlay(entries))
+            asked = self._requests(namespace)
+            pending = _Pending(state, Overlay(entries), asked)
             self._pending[namespace] = pending
         return pending
 
 
 class _Pending:
-    """One namespace within a batch."""
+    """One namespace within a batch; also its `Requests`, those of the batch first."""
 
-    def __init__(self, state: NamespaceState, overlay: Overlay) -> None:
+    def __init__(
+        self, state: NamespaceState, overlay: Overlay, committed: Requests
+    ) -> None:
         self.state = state
         self.overlay = overlay
         self.steps: list[Step] = []
+        self._committed = committed
+        self._requests: dict[bytes, Request] = {}
+
+    def request(self, event_id: EventId) -> Request | None:
+        found = self._requests.get(request_of(event_id))
+        return self._committed.request(event_id) if found is None else found
 
     def keep(self, step: Step) -> None:
         self.state = step.state
         self.overlay.put(step.entries, step.hits)
         self.steps.append(step)
+        if step.request is not None:
+            self._requests[request_of(step.request.event_id)] = step.request
 
 
 class Overlay:
@@ -142,6 +164,7 @@ class Mutations:
     hits: dict[ExactKey, Hits | None] = field(default_factory=dict)
     versions: list[tuple[VersionRow, Sequence[ExactKey]]] = field(default_factory=list)
     reports: list[RollbackReport] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     touched: dict[tuple[ContextKey, ExactKey], bool] = field(default_factory=dict)
     placed: bool = False
     """Whether there are changes that are in the store's copy and not named here."""
@@ -192,6 +215,8 @@ def merged(steps: Iterable[Step]) -> Mutations:
         if step.version_row is not None:
             keys = (*step.placed, *step.entries)
             total.versions.append((step.version_row, keys))
+        if step.request is not None:
+            total.requests.append(step.request)
         if step.report is not None:
             total.reports.append(step.report)
         total.placed = total.placed or bool(step.placed)

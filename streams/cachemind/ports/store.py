@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from cachemind.core.collecting import Held
+from cachemind.core.requested import Requests
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
@@ -98,6 +99,10 @@ class LiveStore(StoreHistory, Protocol):
 
     def reader(self, namespace: Namespace) -> EntryReader:
         """Return read access to the entries of `namespace`."""
+        ...
+
+    def requests(self, namespace: Namespace) -> Requests:
+        """Return the requests of `namespace` that are done."""
         ...
 
 
