@@ -25,7 +25,7 @@ RELEASED = Path(__file__).parents[2] / "schemas" / "cachemind_schemas" / "releas
 
 def schema(family: str) -> Any:
     return fastavro.parse_schema(
-        json.loads((RELEASED / family / "0.2.0.avsc").read_text()), named_schemas={}
+        json.loads((RELEASED / family / "0.3.0.avsc").read_text()), named_schemas={}
     )
 
 
