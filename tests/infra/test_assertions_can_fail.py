@@ -124,6 +124,20 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
         "for_each          = toset(var.kafka.client_cidrs)",
         'for_each = toset(["10.0.0.0/8"])',
     ),
+    # ---- grants
+    (
+        "topics/topics.json",
+        '"{prefix}.requests.{namespace}.{role}",\n        "partitions": 1',
+        '"{prefix}.requests.{namespace}.{role}",\n        "partitions": 2',
+    ),
+    (
+        "topics/main.tf",
+        "local.topics[pair[1]],",
+        "local.topics[pair[1]], { settings = {} },",
+    ),
+    ("topics/grant_acls.json", '["write"]', '["read", "write"]'),
+    ("topics/outputs.tf", "var.grants == null ? [] : ", ""),
+    ("topics/outputs.tf", '"replies", "client"]', '"replies"]'),
     ("service/outputs.tf", 'assignPublicIp = "DISABLED"', 'assignPublicIp = "ENABLED"'),
     # ---- a network that is there
     ("topics/main.tf", "lookup(var.accounts, role, role)", "role"),

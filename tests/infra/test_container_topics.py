@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -160,6 +162,19 @@ def test_who_is_left_without_a_rule_in_the_plan_keeps_none(
     assert said == [gone]
 
 
+def test_what_is_for_those_in_the_plan_alone_is_taken_from_all_others(
+    kafka: Secured, topic_prefix: str
+) -> None:
+    # As the topics of a grant that is no more.
+    name = f"{topic_prefix}.requests.shop.cache-admin"
+    stranger = rule("topic", name, "literal", "write", principal="User:app")
+    wanted = document(topic_prefix)
+    settled(kafka, wanted | {"acls": [*wanted["acls"], stranger]})
+    assert changes(kafka, wanted) == []
+    said = changes(kafka, wanted | {"only": [f"{topic_prefix}.requests."]})
+    assert said == [f"no longer allowed User:app write on topic {name}"]
+
+
 def test_every_rule_of_the_module_is_one_that_kafka_takes(
     kafka: Secured, topic_prefix: str
 ) -> None:
@@ -246,7 +261,9 @@ def environ(kafka: Secured) -> dict[str, str]:
 def test_the_task_reads_the_plan_and_the_programs_settings(
     environ: dict[str, str], topic_prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(environ | {PLAN: json.dumps(document(topic_prefix))}) == 0
+    # Packed, as the module gives it to the task.
+    packed = b64encode(gzip.compress(json.dumps(document(topic_prefix)).encode()))
+    assert main(environ | {PLAN: packed.decode()}) == 0
     printed = capsys.readouterr().out.splitlines()
     assert f"created topic {topic_prefix}.wal" in printed
     assert printed[-1] == "topics and access rules are as planned"
@@ -268,6 +285,7 @@ def test_who_may_not_exits_1_and_what_cannot_be_2(
     [
         pytest.param("", id="nothing"),
         pytest.param("[]", id="a-list"),
+        pytest.param("H4sIAAAA", id="packed-and-cut-off"),
         pytest.param('{"topics": []}', id="no-acls"),
         pytest.param('{"topics": [{"name": "x"}], "acls": []}', id="half-a-topic"),
     ],

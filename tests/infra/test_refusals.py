@@ -47,12 +47,14 @@ class Wrong:
 INTERNET: Final = '["0.0.0.0/0"]'
 TAG: Final = '"111122223333.dkr.ecr.eu-central-1.amazonaws.com/cachemind:latest"'
 NONE: Final = "{ receipt = 1, log = 0 }"
+ROOT: Final = '[{ namespace = "shop", role = "root", user = "app" }]'
 EVERYWHERE: Final = (
     Wrong("replication_factor", "1", "service", "replication_factor is at least 3"),
     Wrong("retention_days", "{ wal = 0.5 }", "service", "is at least one day, or -1"),
     Wrong("client_cidrs", INTERNET, "network", "never open to the internet"),
     Wrong("client_cidrs", '["8.8.8.0/24"]', "network", "never open to the internet"),
     Wrong("lock_days", "0", "audit", "lock_days is a whole number of days"),
+    Wrong("grants", ROOT, "service", "grants: role is one of cache-reader"),
     Wrong("secrets_version", "0", "service", "secrets_version is a whole number"),
     Wrong("generations", NONE, "keys", "generations gives receipt and log a whole"),
 )

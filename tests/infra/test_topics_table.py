@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,15 +13,22 @@ from typing import Any, Final
 import pytest
 
 from cachemind.core.access import Role
-from cachemind.core.grant_topics import Grant, GrantTopics
+from cachemind.core.grant_topics import (
+    MOST_NAME_CHARS,
+    Grant,
+    GrantTopics,
+    grant_specs,
+)
 from cachemind.core.topics import Mode, TopicSpec, topics
+from cachemind.errors import InvalidEvent
 from cachemind.types import Namespace
 
 ROOT: Final = Path(__file__).parents[2]
 MODULE: Final = ROOT / "infra" / "terraform" / "modules" / "topics"
-TABLE: Final[Mapping[str, Any]] = json.loads((MODULE / "topics.json").read_text())[
-    "topics"
-]
+GENERATED: Final[Mapping[str, Any]] = json.loads((MODULE / "topics.json").read_text())
+TABLE: Final[Mapping[str, Any]] = GENERATED["topics"]
+GRANTED: Final[Mapping[str, Any]] = GENERATED["grants"]
+VARIABLES: Final = (MODULE / "variables.tf").read_text()
 RULES: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = json.loads(
     (MODULE / "acls.json").read_text()
 )
@@ -67,9 +75,52 @@ def test_retention_is_set_for_topics_that_keep_by_time_and_no_other() -> None:
     by_time = sorted(
         name for name, spec in specs(1).items() if spec.cleanup == "delete"
     )
-    variables = (MODULE / "variables.tf").read_text()
-    accepted = variables.partition("setsubtract(keys(var.retention_days), ")[2]
+    accepted = VARIABLES.partition("setsubtract(keys(var.retention_days), ")[2]
     assert sorted(json.loads(accepted.partition(")")[0])) == by_time
+
+
+# ---- grants -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("namespace", ["a", "a.b-c_9", "n" * 128])
+def test_a_grants_names_are_the_programs(namespace: str, role: Role) -> None:
+    grant = Grant(namespace=Namespace(namespace), role=role)
+    names, specs = GrantTopics("any"), grant_specs("any", grant, Mode.PRODUCTION)
+    assert role in GRANTED["roles"]
+    for kind, spec in zip(("requests", "replies"), specs, strict=True):
+        row, shared = GRANTED["topics"][kind], TABLE[kind]
+        assert (filled(row["name"], grant), row["partitions"]) == (spec.name, 1)
+        assert spec.partitions == 1
+        assert spec.settings() == shared["settings"]
+        assert spec.replication_factor == shared["replication_factor"]
+    assert filled(GRANTED["group"], grant) == names.group_prefix(grant)
+
+
+def filled(template: str, grant: Grant) -> str:
+    return template.format(prefix="any", namespace=grant.namespace, role=grant.role)
+
+
+@pytest.mark.parametrize(
+    "namespace",
+    ["a", "9", "a.b_c-d", "n" * 128, "n" * 129, "", ".a", "A", "a b", "cachemind.x"],
+)
+def test_terraform_refuses_the_namespaces_that_the_program_refuses(
+    namespace: str,
+) -> None:
+    [pattern] = re.findall(r'regex\("([^"]+)", grant\.namespace\)', VARIABLES)
+    [own] = re.findall(r'!startswith\(grant\.namespace, "([^"]+)"\)', VARIABLES)
+    taken = bool(re.search(pattern, namespace)) and not namespace.startswith(own)
+    try:
+        Grant(namespace=Namespace(namespace), role=Role.CACHE_READER)
+    except InvalidEvent:
+        assert not taken
+    else:
+        assert taken
+
+
+def test_terraform_and_the_program_agree_on_how_long_a_topics_name_is() -> None:
+    assert f"<= {MOST_NAME_CHARS}" in VARIABLES
 
 
 # ---- ACLs ---------------------------------------------------------------------------

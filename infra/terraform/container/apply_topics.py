@@ -3,20 +3,24 @@
 usage: TOPICS_PLAN=JSON python apply_topics.py
 
 Connects as the program does, by its settings. What is missing is created, a topic's
-settings and the rules of the plan's own principals are brought to the plan's. Nothing
-is taken from anybody else: who else may use these topics is only told. Another number
-of partitions, or fewer copies, is refused before anything is changed. Whoever applies a
-plan that does not name it is allowed to come back: on a cluster that is open until it
-has rules, the first of them would shut it out.
+settings and the rules of the plan's own principals are brought to the plan's, and so
+are all rules about what it says is for those alone. Nothing else is taken from anybody:
+who else may use these topics is only told. Another number of partitions, or fewer
+copies, is refused before anything is changed. Whoever applies a plan that does not name
+it is allowed to come back: on a cluster that is open until it has rules, the first of
+them would shut it out.
 
 Exit 0: all is as planned; 1: the cluster refused or was away; 2: it cannot be so.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sys
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -58,6 +62,9 @@ _Binding = TypeVar("_Binding", bound=AclBinding)
 PLAN: Final = "TOPICS_PLAN"
 SEEN_S: Final = 60.0
 """For what was made to be shown by all brokers."""
+
+_NO_PLAN: Final = (ValueError, KeyError, TypeError, OSError, EOFError, zlib.error)
+"""What reading something else ends with."""
 
 ANY_HOST: Final = "*"
 EVERYTHING: Final = "*"
@@ -110,20 +117,23 @@ class Plan:
     """All topics of an installation, and who may do what.
 
     `principals`: whose rules are these and no others, also where they have none now.
+    `only`: what begins so is for nobody but those whom these rules name.
     """
 
     topics: tuple[PlannedTopic, ...]
     rules: frozenset[Rule]
     principals: frozenset[str]
+    only: tuple[str, ...]
 
 
 def plan_in(text: str) -> Plan:
     """Return the plan that Terraform's output `plan` of module topics holds.
 
+    It may be packed, by gzip in Base64: a task's description has a bounded size.
     Raises: `InvalidSetting`.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(_unpacked(text))
         topics = tuple(PlannedTopic(**topic) for topic in document["topics"])
         rules = frozenset(
             Rule(operation=operation, **_without(rule, "operations"))
@@ -131,12 +141,19 @@ def plan_in(text: str) -> Plan:
             for operation in rule["operations"]
         )
         principals = frozenset(map(str, document.get("principals", ())))
-    except (ValueError, KeyError, TypeError) as error:
+        only = tuple(map(str, document.get("only", ())))
+    except _NO_PLAN as error:
         raise InvalidSetting(PLAN, f"is not a plan of topics: {error!r}") from error
     for rule in rules:
         _binding(AclBinding, rule)
     principals |= {rule.principal for rule in rules}
-    return Plan(topics=topics, rules=rules, principals=principals)
+    return Plan(topics=topics, rules=rules, principals=principals, only=only)
+
+
+def _unpacked(text: str) -> str:
+    if text.startswith("{"):
+        return text
+    return gzip.decompress(b64decode(text, validate=True)).decode()
 
 
 def with_applier(plan: Plan, user: str) -> Plan:
@@ -272,11 +289,18 @@ def _apply_rules(admin: KafkaAdmin, plan: Plan) -> Iterator[str]:
         admin.ask("see the access rules", partial(_see, plan.rules))
     yield from (f"allowed {rule}" for rule in sorted(missing, key=str))
     for rule in sorted(found - plan.rules, key=str):
-        if rule.principal in plan.principals and _is_within(rule, plan):
+        if _is_taken(rule, plan):
             admin.ask("remove an access rule", partial(_remove, rule))
             yield f"no longer allowed {rule}"
         elif _is_within(rule, plan) or _reaches(rule, plan):
             yield f"left as it is: {rule}"
+
+
+def _is_taken(rule: Rule, plan: Plan) -> bool:
+    """Return whether a rule that the plan has not is against it."""
+    if rule.name.startswith(plan.only):
+        return True
+    return rule.principal in plan.principals and _is_within(rule, plan)
 
 
 def _is_within(rule: Rule, plan: Plan) -> bool:

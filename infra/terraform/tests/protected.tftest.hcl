@@ -309,6 +309,11 @@ run "protected" {
     error_message = "Somebody but the signer may write receipts."
   }
 
+  assert {
+    condition     = length([for name in keys(module.topics.topics) : name if startswith(name, "requests.") || startswith(name, "replies.")]) == 0 && length(jsondecode(module.topics.plan).only) == 0
+    error_message = "Somebody has a grant who was not named, or rules are taken that were made by hand."
+  }
+
   # ---- who may sign
   assert {
     condition = alltrue([
@@ -472,10 +477,16 @@ run "protected" {
 }
 
 run "for_the_hour_of_keys" {
+  # And with grants, which have nothing to do with it: one plan less.
   command = plan
   variables {
     key_ceremony = ["arn:aws:iam::111122223333:role/officer"]
     running      = false
+    grants = [
+      { namespace = "a.shop", role = "cache-writer", user = "app" },
+      { namespace = "a.shop", role = "cache-writer", user = "other" },
+      { namespace = "a.shop", role = "cache-reader", user = "other" },
+    ]
   }
 
   assert {
@@ -490,6 +501,36 @@ run "for_the_hour_of_keys" {
       for acl in module.topics.acls : "${acl.name} ${join(" ", acl.operations)}" if acl.principal == "User:ceremony" && contains(acl.operations, "write")
     ]) == toset(["cachemind.wal read write"])
     error_message = "The ceremony cannot put its keys on the log, or writes elsewhere."
+  }
+
+  # ---- grants
+  assert {
+    condition = toset([for topic in jsondecode(module.topics.plan).topics : "${topic.name} ${topic.partitions}" if can(regex("^cachemind\\.(requests|replies)\\.", topic.name))]) == toset([
+      "cachemind.requests.a.shop.cache-writer 1", "cachemind.replies.a.shop.cache-writer 1",
+      "cachemind.requests.a.shop.cache-reader 1", "cachemind.replies.a.shop.cache-reader 1",
+    ])
+    error_message = "A grant has other topics than its two."
+  }
+
+  assert {
+    condition = alltrue([for name, topic in module.topics.topics : (
+      topic.settings == module.topics.topics[split(".", name)[0]].settings && topic.replication_factor == 3
+    ) if startswith(name, "requests.") || startswith(name, "replies.")])
+    error_message = "A grant's topics are kept otherwise than those that all share."
+  }
+
+  assert {
+    condition = toset([for acl in module.topics.acls : "${acl.resource} ${acl.pattern} ${acl.name} ${join(" ", acl.operations)}" if acl.principal == "User:app"]) == toset([
+      "topic literal cachemind.requests.a.shop.cache-writer write",
+      "topic literal cachemind.replies.a.shop.cache-writer read",
+      "group prefixed cachemind.client.a.shop.cache-writer: read",
+    ])
+    error_message = "An application may do something else than ask and hear its answers."
+  }
+
+  assert {
+    condition     = length([for acl in module.topics.acls : acl if acl.principal == "User:other"]) == 6 && join(" ", jsondecode(module.topics.plan).only) == "cachemind.requests. cachemind.replies. cachemind.client."
+    error_message = "A user with two grants has not both, or one who has lost a grant keeps it."
   }
 
   assert {

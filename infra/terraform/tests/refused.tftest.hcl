@@ -338,6 +338,95 @@ run "everybody_as_an_account" {
   expect_failures = [var.accounts]
 }
 
+run "prefix_that_is_another_ones_grant" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    prefix = "cachemind.requests.shop"
+  }
+  expect_failures = [var.prefix]
+}
+
+run "grant_of_no_role" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "shop", role = "root", user = "app" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grant_in_no_namespace" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "Shop", role = "cache-reader", user = "app" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grant_in_our_own_namespace" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "cachemind.access", role = "cache-reader", user = "app" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grant_with_a_long_name" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    prefix = "pppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp"
+    grants = [{ namespace = "ssssssssssssssssssssssssssssssssssssssssssssssssss", role = "cache-reader", user = "app" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grants_that_kafka_cannot_tell_apart" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "a.b", role = "cache-reader", user = "app" }, { namespace = "a_b", role = "cache-reader", user = "app" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grant_to_everybody" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "shop", role = "cache-reader", user = "*" }]
+  }
+  expect_failures = [var.grants]
+}
+
+run "grant_to_an_account_of_ours" {
+  command = plan
+  module {
+    source = "../../modules/topics"
+  }
+  variables {
+    grants = [{ namespace = "shop", role = "cache-admin", user = "sink" }]
+  }
+  expect_failures = [var.grants]
+}
+
 run "no_lock" {
   command = plan
   module {

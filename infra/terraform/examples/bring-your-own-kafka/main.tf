@@ -60,6 +60,7 @@ module "topics" {
   partitions         = 8
   replication_factor = var.replication_factor
   retention_days     = var.retention_days
+  grants             = var.grants
   key_ceremony       = length(var.key_ceremony) > 0
   accounts           = var.accounts
 }

@@ -13,10 +13,11 @@ module "kafka" {
   passwords          = var.passwords
   passwords_version  = var.passwords_version
 
-  # The ceremony's, for its hour.
+  # The ceremony's for its hour, and those of applications that speak Kafka.
   accounts = concat(
     ["gateway", "signer", "sink", "topics", "auditor"],
     length(var.key_ceremony) > 0 ? ["ceremony"] : [],
+    var.grants == null ? [] : var.grants[*].user,
   )
 }
 
@@ -71,6 +72,7 @@ module "topics" {
   partitions         = 2
   replication_factor = var.replication_factor
   retention_days     = var.retention_days
+  grants             = var.grants
   key_ceremony       = length(var.key_ceremony) > 0
 }
 

@@ -18,6 +18,11 @@ output "topics" {
   value       = module.topics.names
 }
 
+output "grants" {
+  description = "For applications that ask by commands: topics and consumer groups, by namespace and role."
+  value       = module.topics.grants
+}
+
 output "keys" {
   description = "Signing keys, for auditors to fetch the public ones."
   value       = module.keys.signing

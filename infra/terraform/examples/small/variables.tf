@@ -94,6 +94,12 @@ variable "secrets_version" {
   description = "One higher each time that `secrets` change, or AWS keeps the old ones."
 }
 
+variable "grants" {
+  type        = list(object({ namespace = string, role = string, user = string }))
+  default     = null
+  description = "Which user of Kafka may ask for what a role (cache-reader, cache-writer, cache-admin, auditor) may do in a namespace; see module topics."
+}
+
 variable "generations" {
   type        = object({ receipt = number, log = number })
   default     = { receipt = 1, log = 1 }
@@ -126,7 +132,7 @@ variable "retention_days" {
 variable "passwords" {
   type        = map(string)
   ephemeral   = true
-  description = "Kafka password of gateway, signer, sink, topics, auditor, and with key_ceremony of ceremony: 32 characters or more each."
+  description = "Kafka password of gateway, signer, sink, topics, auditor, with key_ceremony of ceremony, and of the users in grants: 32 characters or more each."
 }
 
 variable "passwords_version" {

@@ -96,8 +96,9 @@ resource "aws_secretsmanager_secret" "account" {
   name        = "AmazonMSK_${var.name}_${each.key}"
   description = "CacheMind: Kafka account of ${each.key}"
   kms_key_id  = var.storage_key_arn
-  # The ceremony's comes and goes: a name is free again only after the window.
-  recovery_window_in_days = each.key == "ceremony" ? 0 : 30
+  # Accounts come and go, and a name is free again only after the window; a password is
+  # not brought back but set anew.
+  recovery_window_in_days = 0
 }
 
 resource "aws_secretsmanager_secret_version" "account" {

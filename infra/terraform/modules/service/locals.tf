@@ -100,7 +100,7 @@ locals {
     topics = {
       topics = {
         command  = ["python", "/opt/cachemind/apply_topics.py"]
-        settings = { TOPICS_PLAN = var.topics.plan }
+        settings = { TOPICS_PLAN = base64gzip(var.topics.plan) }
       }
     }
   }

@@ -9,10 +9,14 @@ import json
 from pathlib import Path
 from typing import Final
 
+from cachemind.core.access import Role
+from cachemind.core.grant_topics import Grant, GrantTopics, grant_specs
 from cachemind.core.topics import Mode, TopicSpec, topics
+from cachemind.types import Namespace
 
 TABLE: Final = Path(__file__).with_name("topics.json")
 _PREFIX: Final = "p"
+_ANY: Final = Grant(namespace=Namespace("some-namespace"), role=Role.CACHE_READER)
 
 
 def rendered() -> str:
@@ -22,9 +26,30 @@ def rendered() -> str:
         "topics": {
             one.name.removeprefix(f"{_PREFIX}."): _row(one, other)
             for one, other in zip(few, many, strict=True)
-        }
+        },
+        "grants": _grants(),
     }
     return json.dumps(table, indent=2) + "\n"
+
+
+def _grants() -> dict[str, object]:
+    """Return what a grant has, by the topic that its two are configured as."""
+    names = GrantTopics(_PREFIX)
+    specs = grant_specs(_PREFIX, _ANY, Mode.PRODUCTION)
+    return {
+        "roles": list(Role),
+        "topics": {
+            kind: {"name": _template(spec.name), "partitions": spec.partitions}
+            for kind, spec in zip(("requests", "replies"), specs, strict=True)
+        },
+        "group": _template(names.group_prefix(_ANY)),
+    }
+
+
+def _template(name: str) -> str:
+    below = name.removeprefix(f"{_PREFIX}.")
+    below = below.replace(_ANY.namespace, "{namespace}").replace(_ANY.role, "{role}")
+    return "{prefix}." + below
 
 
 def _row(one: TopicSpec, other: TopicSpec) -> dict[str, object]:

@@ -20,9 +20,36 @@ locals {
     }
   }
 
+  # What each grant has: its names say all that the program knows of it.
+  grants = var.grants == null ? [] : var.grants
+  granted = {
+    for grant in distinct([for one in local.grants : { namespace = one.namespace, role = one.role }]) :
+    "${grant.namespace}.${grant.role}" => {
+      for what, template in merge({ group = local.table.grants.group }, { for kind, topic in local.table.grants.topics : kind => topic.name }) :
+      what => replace(replace(replace(template, "{prefix}", var.prefix), "{namespace}", grant.namespace), "{role}", grant.role)
+    }
+  }
+
+  grant_topics = {
+    for pair in setproduct(keys(local.granted), keys(local.table.grants.topics)) : "${pair[1]}.${pair[0]}" => merge(
+      local.topics[pair[1]],
+      { name = local.granted[pair[0]][pair[1]], partitions = local.table.grants.topics[pair[1]].partitions },
+    )
+  }
+
+  grant_acls = [
+    for pair in setproduct(local.grants, jsondecode(file("${path.module}/grant_acls.json"))) : {
+      principal  = "User:${pair[0].user}"
+      resource   = pair[1].resource
+      name       = local.granted["${pair[0].namespace}.${pair[0].role}"][trim(pair[1].name, "{}")]
+      pattern    = pair[1].pattern
+      operations = pair[1].operations
+    }
+  ]
+
   day_ms = 24 * 60 * 60 * 1000
 
-  acls = flatten([
+  role_acls = flatten([
     for role, rules in local.rules : [
       for rule in rules : {
         principal  = local.principals[role]
@@ -33,6 +60,8 @@ locals {
       }
     ] if role != "ceremony" || var.key_ceremony
   ])
+
+  acls = concat(local.role_acls, local.grant_acls)
 
   principals = { for role in keys(local.rules) : role => "User:${lookup(var.accounts, role, role)}" }
 }
