@@ -77,6 +77,8 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("service/tasks.tf", "containerPath = local.home", 'containerPath = "/data"'),
     ("service/tasks.tf", "retries     = 3", "retries = 0"),
+    ("service/tasks.tf", "essential     = false", "essential = true"),
+    ("service/locals.tf", "=> try(what.account, task)", "=> task"),
     # ---- the lock
     ("audit/main.tf", 'mode = "COMPLIANCE"', 'mode = "GOVERNANCE"'),
     (

@@ -63,9 +63,7 @@ ONCE: Final = (
     Wrong("image", TAG, "service", "a tag may be moved to something else"),
     Wrong("availability_zones", '["a", "b"]', "network", "names three zones"),
 )
-SHORT: Final = (
-    '{ for name in ["gateway", "signer", "sink", "topics", "auditor"] : name => "x" }'
-)
+SHORT: Final = '{ for name in ["gateway", "collector", "signer", "sink", "topics", "auditor"] : name => "x" }'
 OWN_CLUSTER: Final = (
     Wrong("passwords", SHORT, "kafka", "at least 32 characters"),
     Wrong("passwords", "{}", "kafka", "passwords has one for each account"),

@@ -77,7 +77,8 @@ def test_other_settings_are_the_operators(name: str) -> None:
 
 def test_every_process_is_a_command_of_the_program() -> None:
     commands = re.findall(r'\["cachemind", "([a-z]+)"\]', LOCALS)
-    assert {"gateway", "materializer", "requests", "receipts"} < set(commands)
+    beside = {"gateway", "materializer", "requests", "receipts", "collector"}
+    assert beside < set(commands)
     for command in commands:
         with pytest.raises(SystemExit) as ended:
             parser().parse_args([command, "--help"])

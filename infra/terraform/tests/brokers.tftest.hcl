@@ -12,7 +12,7 @@ run "brokers" {
   }
 
   assert {
-    condition     = toset(keys(module.kafka.account_secrets)) == toset(["gateway", "signer", "sink", "topics", "auditor", "ceremony"])
+    condition     = toset(keys(module.kafka.account_secrets)) == toset(["gateway", "collector", "signer", "sink", "topics", "auditor", "ceremony"])
     error_message = "Somebody who works with the log has no account, or an account nobody."
   }
 

@@ -1,5 +1,5 @@
-# A network with endpoints of its own: what is there is used, and not made again. The
-# example that has such a network links to it.
+# A cluster and a network that are there: what they have is used, and not made again. The
+# example for them links to it.
 
 mock_provider "aws" {
   override_during = plan
@@ -56,6 +56,17 @@ run "endpoints_that_are_there" {
   assert {
     condition     = join(" ", output.let_in.endpoints) == "sg-gateway sg-signer sg-sink sg-topics" && join(" ", output.let_in.brokers) == "sg-gateway sg-signer sg-sink sg-topics"
     error_message = "Owners are not told whom to let in."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for task, containers in module.service.containers : [
+        for container in containers : anytrue([
+          for secret in container.secrets : secret.name == "CACHEMIND_KAFKA_SASL_USERNAME" && startswith(secret.valueFrom, "${module.kafka.account_secrets[container.name == "collector" ? "collector" : task]}:")
+        ]) if container.name != "metrics"
+      ]
+    ]))
+    error_message = "A process has the account of another one."
   }
 
   assert {

@@ -223,7 +223,7 @@ run "protected" {
 
   # ---- what runs beside what
   assert {
-    condition     = toset([for container in module.service.containers["gateway"] : container.name]) == toset(["gateway", "materializer", "requests", "receipts", "snapshots", "metrics"])
+    condition     = toset([for container in module.service.containers["gateway"] : container.name]) == toset(["gateway", "materializer", "requests", "receipts", "collector", "snapshots", "metrics"])
     error_message = "A gateway is without a process that it needs beside it."
   }
 
@@ -234,6 +234,13 @@ run "protected" {
       ]) if container.name != "metrics"
     ]) && contains(module.service.protections.volumes["gateway"], "home")
     error_message = "The processes of a gateway's task do not share the stores."
+  }
+
+  assert {
+    condition = alltrue([
+      for container in module.service.containers["gateway"] : !container.essential && container.restartPolicy.enabled if container.name == "collector"
+    ])
+    error_message = "A collector that ends takes the gateway with it, or is not started again."
   }
 
   assert {
@@ -469,7 +476,7 @@ run "protected" {
   # ---- alarms
   assert {
     condition = length(setsubtract(
-      ["fold-lag", "fold-halted", "dead-letters", "quarantined", "5xx", "gateway-disk", "signer-disk", "sink-disk"],
+      ["fold-lag", "fold-halted", "dead-letters", "quarantined", "collector", "5xx", "gateway-disk", "signer-disk", "sink-disk"],
       [for alarm in module.observability.alarms : trimprefix(alarm, "llm-")],
     )) == 0
     error_message = "An alarm is missing."

@@ -110,10 +110,11 @@ run "mechanism_that_is_not_spoken" {
   variables {
     bootstrap_servers = "kafka-1.example:9093"
     account_secrets = {
-      gateway = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
-      signer  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
-      sink    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
-      topics  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
+      collector = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:collector"
+      gateway   = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
+      signer    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
+      sink      = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
+      topics    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
     }
     mechanism = "OAUTHBEARER"
   }
@@ -128,10 +129,11 @@ run "alias_as_a_key" {
   variables {
     bootstrap_servers = "kafka-1.example:9093"
     account_secrets = {
-      gateway = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
-      signer  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
-      sink    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
-      topics  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
+      collector = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:collector"
+      gateway   = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
+      signer    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
+      sink      = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
+      topics    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
     }
     account_secrets_key = "arn:aws:kms:eu-central-1:111122223333:alias/kafka"
   }

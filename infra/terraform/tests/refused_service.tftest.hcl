@@ -33,7 +33,7 @@ variables {
   kafka = {
     bootstrap_servers = "kafka-1.example:9093"
     mechanism         = "SCRAM-SHA-512"
-    account_secrets   = { gateway = "g", signer = "s", sink = "k", topics = "t" }
+    account_secrets   = { gateway = "g", collector = "c", signer = "s", sink = "k", topics = "t" }
   }
   buckets = {
     audit     = { name = "audit", arn = "arn:aws:s3:::audit" }

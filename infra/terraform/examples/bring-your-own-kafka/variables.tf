@@ -142,7 +142,7 @@ variable "mechanism" {
 
 variable "account_secrets" {
   type        = map(string)
-  description = "Secret's ARN by account: gateway, signer, sink, topics. JSON with username and password."
+  description = "Secret's ARN by account: gateway, collector, signer, sink, topics. JSON with username and password."
 }
 
 variable "account_secrets_key" {
@@ -154,7 +154,7 @@ variable "account_secrets_key" {
 variable "accounts" {
   type        = map(string)
   default     = {}
-  description = "The cluster's user name by role, where it is not the role's own name: gateway, signer, sink, topics, auditor, ceremony."
+  description = "The cluster's user name by role, where it is not the role's own name: gateway, collector, signer, sink, topics, auditor, ceremony."
 }
 
 variable "kafka_cidrs" {

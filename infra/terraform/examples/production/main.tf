@@ -15,7 +15,7 @@ module "kafka" {
 
   # The ceremony's for its hour, and those of applications that speak Kafka.
   accounts = concat(
-    ["gateway", "signer", "sink", "topics", "auditor"],
+    ["gateway", "collector", "signer", "sink", "topics", "auditor"],
     length(var.key_ceremony) > 0 ? ["ceremony"] : [],
     var.grants == null ? [] : var.grants[*].user,
   )

@@ -132,7 +132,7 @@ variable "retention_days" {
 variable "passwords" {
   type        = map(string)
   ephemeral   = true
-  description = "Kafka password of gateway, signer, sink, topics, auditor, with key_ceremony of ceremony, and of the users in grants: 32 characters or more each."
+  description = "Kafka password of gateway, collector, signer, sink, topics, auditor, with key_ceremony of ceremony, and of the users in grants: 32 characters or more each."
 }
 
 variable "passwords_version" {

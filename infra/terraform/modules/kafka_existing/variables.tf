@@ -19,10 +19,10 @@ variable "mechanism" {
 
 variable "account_secrets" {
   type        = map(string)
-  description = "Secret's ARN by account (gateway, signer, sink, topics): JSON with username and password."
+  description = "Secret's ARN by account (gateway, collector, signer, sink, topics): JSON with username and password."
   validation {
-    condition     = alltrue([for role in ["gateway", "signer", "sink", "topics"] : can(regex("^arn:aws[a-z-]*:secretsmanager:", var.account_secrets[role]))])
-    error_message = "account_secrets names an ARN of Secrets Manager for gateway, signer, sink and topics."
+    condition     = alltrue([for role in ["gateway", "collector", "signer", "sink", "topics"] : can(regex("^arn:aws[a-z-]*:secretsmanager:", var.account_secrets[role]))])
+    error_message = "account_secrets names an ARN of Secrets Manager for gateway, collector, signer, sink and topics."
   }
 }
 

@@ -28,6 +28,12 @@ locals {
       description = "Records went to the dead-letter topic, with the reason."
       missing     = "notBreaching"
     }
+    collector = {
+      metric      = "cachemind_collector_failed_sweeps_total"
+      threshold   = 0
+      description = "Expired entries are not evicted and keep their room."
+      missing     = "notBreaching"
+    }
     quarantined = {
       metric      = "cachemind_quarantined_namespaces"
       threshold   = 0

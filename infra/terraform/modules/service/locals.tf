@@ -57,8 +57,7 @@ locals {
     PROMETHEUS_MULTIPROC_DIR = "${local.home}/metrics"
   }
 
-  # The design's garbage collector (`cachemind collector`) and warmer are not processes of
-  # the program yet: nothing is started in their place, and expired entries keep their room.
+  # The design's warmer is not a process of the program yet: nothing is started in its place.
   processes = {
     gateway = {
       gateway = {
@@ -74,6 +73,9 @@ locals {
       materializer = { command = ["cachemind", "materializer"], settings = {} }
       requests     = { command = ["cachemind", "requests"], settings = {} }
       receipts     = { command = ["cachemind", "receipts"], settings = {} }
+      # Evicts what has expired. It alone writes to the log besides who answers, so it has an
+      # account of its own; it is not urgent, so its end is not the end of the gateway.
+      collector = { command = ["cachemind", "collector"], settings = {}, account = "collector" }
       # Tasks come and go with their stores: the next one begins from what this ships.
       snapshots = { command = ["python", "/opt/cachemind/keep_snapshots.py"], settings = {} }
     }
@@ -102,6 +104,13 @@ locals {
         command  = ["python", "/opt/cachemind/apply_topics.py"]
         settings = { TOPICS_PLAN = base64gzip(var.topics.plan) }
       }
+    }
+  }
+
+  # Kafka's account by task and process: the task's own, where nothing else is said.
+  accounts = {
+    for task, processes in local.processes : task => {
+      for process, what in processes : process => try(what.account, task)
     }
   }
 

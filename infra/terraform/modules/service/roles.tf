@@ -60,7 +60,7 @@ resource "aws_iam_role_policy" "start" {
         Sid      = "Secrets"
         Effect   = "Allow"
         Action   = ["secretsmanager:GetSecretValue"]
-        Resource = concat([var.kafka.account_secrets[each.key]], values(local.secrets_of[each.key]), each.key == "gateway" ? aws_secretsmanager_secret.metrics[*].arn : [])
+        Resource = concat([for account in sort(distinct(values(local.accounts[each.key]))) : var.kafka.account_secrets[account]], values(local.secrets_of[each.key]), each.key == "gateway" ? aws_secretsmanager_secret.metrics[*].arn : [])
       },
       {
         Sid      = "SecretsKey"

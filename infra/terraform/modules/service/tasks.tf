@@ -1,5 +1,5 @@
 locals {
-  # What the gateway's task asks of a process, besides that it runs. The others answer
+  # What the gateway's task asks of a process, besides that it runs, or instead of it. The others answer
   # nobody: each ends by itself when it makes no progress, and its task is begun anew.
   checked = {
     gateway = local.serving
@@ -12,6 +12,10 @@ locals {
         retries     = 10
         startPeriod = 300
       }
+    }
+    collector = {
+      essential     = false
+      restartPolicy = { enabled = true, restartAttemptPeriod = 60 }
     }
   }
 
@@ -50,8 +54,8 @@ locals {
           ]
           secrets = concat(
             [
-              { name = "CACHEMIND_KAFKA_SASL_USERNAME", valueFrom = "${var.kafka.account_secrets[task]}:username::" },
-              { name = "CACHEMIND_KAFKA_SASL_PASSWORD", valueFrom = "${var.kafka.account_secrets[task]}:password::" },
+              { name = "CACHEMIND_KAFKA_SASL_USERNAME", valueFrom = "${var.kafka.account_secrets[local.accounts[task][process]]}:username::" },
+              { name = "CACHEMIND_KAFKA_SASL_PASSWORD", valueFrom = "${var.kafka.account_secrets[local.accounts[task][process]]}:password::" },
             ],
             [for name, arn in local.secrets_of[task] : { name = name, valueFrom = arn }],
           )

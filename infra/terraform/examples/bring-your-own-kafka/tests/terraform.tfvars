@@ -28,8 +28,9 @@ existing = {
   route_table_ids = ["rtb-1"]
 }
 account_secrets = {
-  gateway = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
-  signer  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
-  sink    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
-  topics  = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
+  collector = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:collector"
+  gateway   = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:gateway"
+  signer    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:signer"
+  sink      = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sink"
+  topics    = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:topics"
 }
