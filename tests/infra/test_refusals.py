@@ -63,7 +63,8 @@ ONCE: Final = (
     Wrong("image", TAG, "service", "a tag may be moved to something else"),
     Wrong("availability_zones", '["a", "b"]', "network", "names three zones"),
 )
-SHORT: Final = '{ for name in ["gateway", "collector", "signer", "sink", "topics", "auditor"] : name => "x" }'
+ACCOUNTS: Final = '["gateway", "collector", "signer", "sink", "topics", "auditor"]'
+SHORT: Final = f'{{ for name in {ACCOUNTS} : name => "x" }}'
 OWN_CLUSTER: Final = (
     Wrong("passwords", SHORT, "kafka", "at least 32 characters"),
     Wrong("passwords", "{}", "kafka", "passwords has one for each account"),
