@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -91,12 +91,14 @@ def secured_broker(
             f"super.users={supers}\n{more}"
         )
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "server_properties", secured)
-        with EmbeddedBroker(folder) as broker:
-            plain = str(broker.bootstrap_servers)
-            _enrol(plain, sorted({*users, *admins}))
-            yield Secured(plain, f"127.0.0.1:{port}")
+    with ExitStack() as running:
+        with pytest.MonkeyPatch.context() as patch:
+            # No longer than it starts: the session's own may start beside it.
+            patch.setattr(storage, "server_properties", secured)
+            broker = running.enter_context(EmbeddedBroker(folder))
+        plain = str(broker.bootstrap_servers)
+        _enrol(plain, sorted({*users, *admins}))
+        yield Secured(plain, f"127.0.0.1:{port}")
 
 
 def _enrol(servers: str, names: Sequence[str]) -> None:
