@@ -106,6 +106,15 @@ class LogRejected(LogError):
     """The log refuses this record for good (too large, not authorised)."""
 
 
+class AccessUncontrolled(LogRejected):
+    """The cluster asks nobody what he may do."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the cluster has no authorizer, so it holds to no access rules"
+        )
+
+
 class TopicMisconfigured(LogError):
     """A topic exists with a configuration that would lose or reorder events."""
 

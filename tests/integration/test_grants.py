@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from cachemind.adapters.kafka_topics import ensure_topics
+from cachemind.client import CacheMind, Kafka, NotAllowed, Selector
 from cachemind.codec.codec import Codec
 from cachemind.core.access import Role
 from cachemind.core.grant_topics import Grant, grant_specs
@@ -25,6 +27,7 @@ from tests.wal_events import ALPHA
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 ELSEWHERE = Namespace("elsewhere")
+MESSAGES = [{"role": "user", "content": "q"}]
 
 
 def chat(text: str) -> bytes:
@@ -115,6 +118,18 @@ def test_a_grant_is_taken_up_live_and_gives_what_its_name_says(host: CliHost) ->
             (f"kafka:{ALPHA}.cache-reader", "forbidden:store"),
             (f"kafka:{ALPHA}.cache-writer", "forbidden:rollback"),
         ]
+
+        # The client library by the role in its URL, or beside it.
+        kafka = Kafka(topic_prefix=host.prefix)
+        url = f"kafka://{host.bootstrap_servers}"
+        with CacheMind(url + "?role=cache-reader", namespace=ALPHA, kafka=kafka) as one:
+            found = one.lookup("m", MESSAGES)
+            assert found is not None
+            with pytest.raises(NotAllowed, match="lacks the right invalidate"):
+                one.invalidate(Selector(everything=True))
+        kafka = replace(kafka, role="cache-writer")
+        with CacheMind(url, namespace=ALPHA, kafka=kafka) as one:
+            assert one.lookup("m", MESSAGES) is not None
 
         # Taken away, and made again: from the beginning, on the same process.
         for future in admin.delete_topics(pair, operation_timeout=10).values():

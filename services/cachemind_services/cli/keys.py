@@ -17,6 +17,7 @@ from cachemind.core.api_keys import SCHEME, ApiKey
 from cachemind.core.cache_control import DURATION, duration_ms
 from cachemind.errors import InvalidEvent, InvalidRequest
 from cachemind_services.cli.options import AUDIT_LOG, add_settings, settings_from
+from cachemind_services.cli.tables import print_table
 
 if TYPE_CHECKING:
     from cachemind_services.bootstrap.key_book import Made
@@ -102,7 +103,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([_shown(key) | {"state": state} for key, state in found]))
     else:
-        _print_table([_HEADS, *(_row(key, state) for key, state in found)])
+        print_table([_HEADS, *(_row(key, state) for key, state in found)])
     return 0
 
 
@@ -214,10 +215,3 @@ def _time(at_ms: int | None) -> str:
         return "never"
     moment = datetime.fromtimestamp(at_ms / _MS_PER_S, UTC)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())

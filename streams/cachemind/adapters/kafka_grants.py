@@ -39,8 +39,7 @@ class KafkaGrants:
         What is named as no grant can be, and what may not be read, is said once.
         Raises: `LogUnavailable`, `LogRejected`.
         """
-        listed = self._admin.ask("list topics", _listed)
-        grants = [name for name in sorted(listed) if self._is_grant(name)]
+        grants = self.listed()
         if not grants:
             return {}
         found = self._admin.ask(
@@ -51,6 +50,18 @@ class KafkaGrants:
             for name, topic in found.items()
             if self._may_be_read(topic)
         }
+
+    def listed(self) -> list[str]:
+        """Return the topics of commands, sorted, whether they may be read or not.
+
+        Raises: `LogUnavailable`, `LogRejected`.
+        """
+        found = self._admin.ask("list topics", _listed)
+        return [name for name in sorted(found) if self._is_grant(name)]
+
+    def delete(self, names: list[str]) -> None:
+        """Delete topics, if they are there. Raises: `LogUnavailable`, `LogRejected`."""
+        self._admin.ask("delete topics", lambda c, s: _delete(c, names, s))
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -80,6 +91,18 @@ class KafkaGrants:
 
 def _listed(client: AdminClient, limit_s: float) -> list[str]:
     return list(client.list_topics(timeout=limit_s).topics)
+
+
+def _delete(client: AdminClient, names: list[str], limit_s: float) -> None:
+    asked = client.delete_topics(
+        names, operation_timeout=limit_s, request_timeout=limit_s
+    )
+    for future in asked.values():
+        try:
+            answer(future, limit_s)
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
 
 
 def _described(

@@ -15,6 +15,7 @@ from cachemind.types import HASH_BYTES, ID_BYTES
 Messages = Iterable[Mapping[str, Any]]
 DEFAULT_TIMEOUT_S: Final = 60.0
 KAFKA_SCHEME: Final = "kafka://"
+_ROLE: Final = "role="
 _HEX: Final = frozenset("0123456789abcdef")
 _MS_PER_S: Final = 1_000
 
@@ -54,11 +55,13 @@ class Kafka:
     """How commands go over Kafka; nothing of it counts over HTTP.
 
     `properties` are librdkafka's (`security.protocol`, `sasl.username`, ...).
-    `requests` and `replies` are topics, by default those of the installation that
-    `topic_prefix` names.
+    `role` names the grant over which commands go, of the namespace that is asked in.
+    Without one `requests` and `replies` are topics, by default those that all share of
+    the installation that `topic_prefix` names.
     """
 
     topic_prefix: str = "cachemind"
+    role: str = ""
     requests: str = ""
     replies: str = ""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -141,12 +144,18 @@ def trace_of(trace_id: str) -> str:
     return _hex("trace_id", trace_id, ID_BYTES)
 
 
-def brokers_of(url: str) -> str:
-    """Return the brokers of `kafka://HOST:PORT,...`. Raises: `NotValid`."""
-    brokers = url.removeprefix(KAFKA_SCHEME).rstrip("/")
-    if not brokers or not set(brokers).isdisjoint("/@?#"):
-        raise NotValid("url: expected kafka://HOST:PORT,HOST:PORT", field="url")
-    return brokers
+def brokers_of(url: str) -> tuple[str, str]:
+    """Return brokers and role of `kafka://HOST:PORT,...?role=ROLE`; that may be empty.
+
+    Raises: `NotValid`.
+    """
+    named, asks, query = url.removeprefix(KAFKA_SCHEME).partition("?")
+    brokers, role = named.rstrip("/"), query.removeprefix(_ROLE)
+    wrong = not brokers or not set(brokers + role).isdisjoint("/@?#&=")
+    if wrong or (asks and not (role and query.startswith(_ROLE))):
+        problem = "expected kafka://HOST:PORT,HOST:PORT or that and ?role=ROLE"
+        raise NotValid(f"url: {problem}", field="url")
+    return brokers, role
 
 
 def base_of(url: str) -> str:

@@ -32,7 +32,7 @@ class CacheMind:
     """The cache, asked from any thread. Close it, or use it as a context manager.
 
     By `http://HOST:PORT` a gateway is asked, by `kafka://HOST:PORT,...` whoever answers
-    the commands on the topic of requests.
+    the commands on the topic of requests; with `?role=ROLE` on that of a grant.
 
     Each call raises `CallFailed`: by its type one knows what may help. `timeout_s` is
     for all attempts of a call together.

@@ -57,12 +57,16 @@ _PASSING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where commands go and replies come from, in which namespace."""
+    """Where commands go and replies come from, in which namespace.
+
+    `group` is named to Kafka and never joined; empty for the one of all readers.
+    """
 
     kafka: Mapping[str, str]
     namespace: Namespace
     requests: str
     replies: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,9 @@ class KafkaLink:
     def _connect(self) -> _Open:
         replies = self._place.replies
         try:
-            consumer = open_consumer(self._place.kafka)
+            group = self._place.group
+            named = {"group.id": group} if group else {}
+            consumer = open_consumer(self._place.kafka, named)
         except InvalidSetting as error:
             raise NotValid(f"kafka: {error}", field="kafka") from error
         try:

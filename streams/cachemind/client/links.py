@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from cachemind.client.arguments import KAFKA_SCHEME, Kafka, base_of, brokers_of
 from cachemind.client.asking import Asked
@@ -14,14 +15,18 @@ from cachemind.client.receipts import Pages
 from cachemind.client.repeating import Patience
 from cachemind.client.results import Control
 from cachemind.client.sync_stream import Stream
+from cachemind.core.access import Role
 from cachemind.core.completion import JsonObject
+from cachemind.core.grant_topics import Grant, GrantTopics
 from cachemind.errors import InvalidEvent
 from cachemind.types import check_namespace
 
 if TYPE_CHECKING:
-    from cachemind.client.kafka_link import KafkaLink
+    from cachemind.client.kafka_link import KafkaLink, Place
 
 T = TypeVar("T")
+_READER: Final = "reader"
+"""After the prefix of a grant's groups. Nobody joins it, but it has to have a name."""
 
 
 class Link(Protocol):
@@ -101,11 +106,34 @@ def _kafka_link(url: str, who: Credentials, kafka: Kafka) -> KafkaLink:
         namespace = check_namespace(who.namespace or "")
     except InvalidEvent as error:
         raise NotValid(str(error), field="namespace") from error
-    return KafkaLink(
-        Place(
-            kafka={**kafka.properties, "bootstrap.servers": brokers_of(url)},
-            namespace=namespace,
-            requests=kafka.requests or f"{kafka.topic_prefix}.requests",
-            replies=kafka.replies or f"{kafka.topic_prefix}.replies",
-        )
+    brokers, role = brokers_of(url)
+    place = Place(
+        kafka={**kafka.properties, "bootstrap.servers": brokers},
+        namespace=namespace,
+        requests=kafka.requests or f"{kafka.topic_prefix}.requests",
+        replies=kafka.replies or f"{kafka.topic_prefix}.replies",
     )
+    if kafka.role or role:
+        place = _granted(place, kafka, {kafka.role, role} - {""})
+    return KafkaLink(place)
+
+
+def _granted(place: Place, kafka: Kafka, roles: set[str]) -> Place:
+    """Return the topics of a grant, and its group. Raises: `NotValid`."""
+    if len(roles) > 1 or kafka.requests or kafka.replies:
+        problem = "name one role, or the topics and no role"
+        raise NotValid(f"kafka: {problem}", field="kafka")
+    (role,) = roles
+    if role not in list(Role):
+        raise NotValid(f"role: must be one of {', '.join(Role)}", field="role")
+    names = GrantTopics(kafka.topic_prefix)
+    try:
+        grant = Grant(namespace=place.namespace, role=Role(role))
+        return replace(
+            place,
+            requests=names.requests(grant),
+            replies=names.replies(grant),
+            group=names.group_prefix(grant) + _READER,
+        )
+    except InvalidEvent as error:
+        raise NotValid(str(error), field="namespace") from error
