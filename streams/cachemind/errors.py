@@ -70,7 +70,8 @@ class Forbidden(CacheError):
     status = 403
 
     def __init__(self, right: str) -> None:
-        super().__init__(f"this caller lacks the right {right}")
+        lacks = "has no grant in that" if right == "namespace" else "lacks the right"
+        super().__init__(f"this caller {lacks} {right}")
         self.right = right
 
 

@@ -11,11 +11,12 @@ import pytest
 from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
-    CallFailed,
     Conflict,
     Control,
     NotAllowed,
     NotAuthenticated,
+    NotFound,
+    NotOffered,
     Patience,
     RollbackGoal,
     RollbackState,
@@ -191,9 +192,9 @@ def test_a_rollback_is_rehearsed_done_refused_and_undone(
     undone = cache.rollback(RollbackGoal(undo=str(_uuid(done.rollback_id))))
     assert (undone.to_version, undone.new_version) == (3, 5)
     assert cache.lookup(MODEL, says("seven 2?")) is not None
-    with pytest.raises(CallFailed) as unknown:
+    with pytest.raises(NotFound, match="to_version") as never:
         cache.rollback(RollbackGoal(to_version=99))
-    assert unknown.value.status in (400, 404, 422)
+    assert (never.value.status, never.value.code) == (422, "unknown_version")
     assert [event.reason for event in world.of(RolledBack)] == ["poisoned", ""]
 
 
@@ -204,9 +205,23 @@ def _uuid(raw: bytes) -> Any:
 
 
 def test_receipts_that_nobody_keeps_are_no_answer(cache: Asked) -> None:
-    with pytest.raises(CallFailed) as raised:
+    with pytest.raises(NotOffered, match="501: no receipts are kept here") as raised:
         cache.receipt("ab" * 16)
-    assert raised.value.status == 501
+    assert (raised.value.status, raised.value.code) == (501, "not_offered")
+
+
+def test_another_namespace_than_the_one_there_is_is_not_answered_from_it(
+    world: World, make: Make
+) -> None:
+    with asked(make, world.url, namespace="elsewhere") as cache:
+        with pytest.raises(NotAllowed, match="namespace shop alone") as raised:
+            cache.put(MODEL, says("eight?"), "8")
+        assert raised.value.field == "namespace"
+        with pytest.raises(NotAllowed):
+            cache.complete(MODEL, says("eight?"))
+    assert world.bodies == []
+    with asked(make, world.url, namespace="shop") as cache:
+        assert cache.lookup(MODEL, says("eight?")) is None
 
 
 def test_control_tightens_what_policy_allows(

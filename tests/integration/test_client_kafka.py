@@ -19,6 +19,7 @@ from cachemind.adapters.rocks_receipts import RocksReceiptIndex
 from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
+    CallFailed,
     Conflict,
     Control,
     Kafka,
@@ -217,8 +218,9 @@ def test_a_rollback_is_rehearsed_refused_and_done(
     assert dry.status is RollbackState.DRY_RUN
     with pytest.raises(Conflict):
         cache.rollback(RollbackGoal(to_version=0), expected_head=0)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="to_version") as never:
         cache.rollback(RollbackGoal(to_version=9_999))
+    assert (never.value.status, never.value.code) == (422, "unknown_version")
     done = cache.rollback(
         RollbackGoal(to_version=0), expected_head=dry.from_version, reason=me
     )
@@ -232,8 +234,9 @@ def test_what_is_refused_is_said_as_over_http(
     answered: Answering, cache: Asked
 ) -> None:
     with pytest.raises(NotValid) as wrong:
-        cache.complete(MODEL, [])
-    assert wrong.value.status == 400
+        cache.complete(MODEL, says("?"), control=Control(threshold=3.0))
+    assert (wrong.value.status, wrong.value.field) == (400, "threshold")
+    assert str(wrong.value).startswith("threshold: ")
 
 
 def test_receipts_are_waited_for_and_all_pages_come_as_one(
@@ -291,5 +294,5 @@ def test_who_closes_is_not_left_waiting(host: CliHost) -> None:
         while len(records(host, "replies")) == 0:
             assert not waiting.done()
         cache.close()
-        with pytest.raises(Unavailable):
+        with pytest.raises(CallFailed, match="closed"):
             waiting.result(30)

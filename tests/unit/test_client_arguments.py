@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cachemind.client import (
     AsyncCacheMind,
     CacheMind,
+    CallFailed,
     Control,
     Kafka,
     NotFound,
@@ -24,6 +26,7 @@ from cachemind.client import (
 )
 from cachemind.client.http_calls import control_fields
 from cachemind.client.repeating import Again
+from tests.bench.running import free_port
 
 KEY = "cmk_ABCDEFGH_secret"
 QUESTION = [{"role": "user", "content": "?"}]
@@ -50,7 +53,17 @@ def test_an_application_loads_nothing_that_serves() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8080", "ftp://h", "http://", "http://u:p@h", "http://h/?a=1"],
+    [
+        "",
+        "127.0.0.1:8080",
+        "ftp://h",
+        "http://",
+        "http://u:p@h",
+        "http://h/?a=1",
+        "http://h:x",
+        "http://h:8080/v1",
+        "http://h:8080/v1/",
+    ],
 )
 def test_a_url_that_leads_nowhere_is_refused_and_not_quoted(url: str) -> None:
     for make in (CacheMind, AsyncCacheMind):
@@ -117,6 +130,11 @@ def test_nothing_shows_a_secret(cache: CacheMind) -> None:
         (lambda cache: cache.complete("", QUESTION), "model"),
         (lambda cache: cache.complete("m", QUESTION, stream=True), "stream"),
         (lambda cache: cache.complete("m", QUESTION, x=object()), "body"),
+        (lambda cache: cache.complete("m", "a question"), "messages"),
+        (lambda cache: cache.complete("m", QUESTION[0]), "messages"),
+        (lambda cache: cache.complete("m", []), "messages"),
+        (lambda cache: cache.lookup("m", QUESTION, timeout_s=0), "timeout_s"),
+        (lambda cache: cache.feedback(None, "cd" * 16, right=True), "key"),
         (lambda cache: cache.invalidate(Selector()), "selector"),
         (lambda cache: cache.invalidate(Selector(tag="a", model="b")), "selector"),
         (lambda cache: cache.rollback(RollbackGoal()), "goal"),
@@ -131,6 +149,34 @@ def test_what_is_wrong_is_named_and_nobody_is_asked(
     with pytest.raises(NotValid) as raised:
         call(cache)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), None])
+def test_a_time_limit_that_is_none_is_refused(timeout_s: float) -> None:
+    for make in (CacheMind, AsyncCacheMind):
+        with pytest.raises(NotValid, match="timeout_s"):
+            make("http://h", timeout_s=timeout_s)
+
+
+def test_a_client_that_was_closed_says_so_at_once() -> None:
+    for url, named in (("http://127.0.0.1:1", {}), ("kafka://h:1", {"namespace": "a"})):
+        cache = CacheMind(url, **named)  # type: ignore[arg-type]  # names of arguments
+        cache.close()
+        with pytest.raises(CallFailed, match="closed"):
+            cache.lookup("m", QUESTION)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}", "kafka://127.0.0.1:{}"])
+def test_who_cannot_be_reached_is_named_with_the_reason_in_time(url: str) -> None:
+    port = free_port()
+    began = time.monotonic()
+    with (
+        CacheMind(url.format(port), namespace="a", timeout_s=1) as cache,
+        pytest.raises(Unavailable, match=rf"127\.0\.0\.1:{port}") as raised,
+    ):
+        cache.lookup("m", QUESTION)
+    assert time.monotonic() - began < 10
+    assert raised.value.sent is False
 
 
 def test_control_is_told_in_the_fields_that_the_gateway_reads() -> None:

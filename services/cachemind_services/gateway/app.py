@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from cachemind.core.access import NAMESPACE_HEADER
+from cachemind.types import Namespace
 from cachemind_services.gateway.deps import GatewayDeps
 from cachemind_services.gateway.guard import Guard
 from cachemind_services.gateway.http_io import Receive, Scope, Send, send_error
@@ -9,6 +13,8 @@ from cachemind_services.gateway.parts import Parts
 from cachemind_services.gateway.routes import Routes
 from cachemind_services.gateway.shared import Shared
 from cachemind_services.gateway.spaces import Spaces
+
+_NAMESPACE: Final = NAMESPACE_HEADER.lower().encode()
 
 
 class Gateway:
@@ -28,7 +34,10 @@ class Gateway:
         if kind == "http":
             routes, only = self._routes, self._only
             if routes is not None and only is not None:
-                await routes.handle(only, scope, receive, send)
+                if _is_meant(only.namespace, scope):
+                    await routes.handle(only, scope, receive, send)
+                else:
+                    await _send_elsewhere(only.namespace, send)
             elif self._guard is not None:
                 await self._guard.handle(scope, receive, send)
             else:
@@ -85,6 +94,20 @@ class Gateway:
                 await self.shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _is_meant(namespace: Namespace, scope: Scope) -> bool:
+    """Return whether no other namespace than the one there is is asked for."""
+    for name, value in scope["headers"]:
+        if name == _NAMESPACE and value != namespace.encode():
+            return False
+    return True
+
+
+async def _send_elsewhere(namespace: Namespace, send: Send) -> None:
+    """Say that another namespace is not here, rather than answer from this one."""
+    message = f"without authentication there is the namespace {namespace} alone"
+    await send_error(send, 403, message, param="namespace", code="forbidden")
 
 
 async def _no_websocket(scope: Scope, receive: Receive, send: Send) -> None:

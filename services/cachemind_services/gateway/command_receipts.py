@@ -37,9 +37,8 @@ async def receipt_found(api: ReceiptsApi, body: FindReceipt) -> ReceiptFound | P
     try:
         answer = await heard(partial(_answer, api), _scope(body), b"")
     except InvalidRequest as error:
-        code = _CODES.get(error.status, ProblemCode.INVALID_REQUEST)
-        field = "" if code is ProblemCode.NOT_OFFERED else error.field
-        return Problem(code=code, field=field, message=error.problem)
+        code = ProblemCode.INVALID_REQUEST
+        return Problem(code=code, field=error.field, message=error.problem)
     except Exception as error:  # noqa: BLE001 - whatever reading an index ends in
         # An index that cannot be read must not hold up the commands of others.
         _LOG.exception("receipts could not be read")

@@ -52,7 +52,8 @@ class ReceiptsApi:
         """
         if self._receipts is None:
             problem = "no receipts are kept here: audit mode is off"
-            raise InvalidRequest("path", problem, status=NOT_KEPT)
+            await send_error(send, NOT_KEPT, problem, code="not_offered")
+            return
         trace = _trace(scope["path"].removeprefix(RECEIPTS_PREFIX))
         query = Query(scope, _KNOWN)
         wait_s, after = _wait_s(query.text("wait", "0")), query.whole("after")

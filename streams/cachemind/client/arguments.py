@@ -18,6 +18,7 @@ KAFKA_SCHEME: Final = "kafka://"
 _ROLE: Final = "role="
 _HEX: Final = frozenset("0123456789abcdef")
 _MS_PER_S: Final = 1_000
+_LONGEST_S: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +76,13 @@ def request_of(
         raise NotValid("model: must not be empty", field="model")
     if "stream" in parameters:
         raise NotValid("stream: call `stream` for parts", field="stream")
+    given = [] if isinstance(messages, str | Mapping) else list(messages)
+    if not given or not all(isinstance(each, Mapping) for each in given):
+        problem = 'must be a list such as [{"role": "user", "content": "..."}]'
+        raise NotValid(f"messages: {problem}", field="messages")
     return {
         "model": model,
-        "messages": [dict(message) for message in messages],
+        "messages": [dict(message) for message in given],
         **parameters,
     }
 
@@ -164,15 +169,32 @@ def base_of(url: str) -> str:
     A URL is never quoted: it may hold a password.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NotValid("url: expected http://HOST:PORT or https://...", field="url")
+    try:
+        is_one = parts.scheme in ("http", "https") and parts.hostname is not None
+        parts.port  # noqa: B018 - raises where it is none
+    except ValueError:
+        is_one = False
+    if not is_one:
+        problem = "expected http://HOST:PORT, https://... or kafka://HOST:PORT,..."
+        raise NotValid(f"url: {problem}", field="url")
+    if parts.path.rstrip("/").endswith("/v1"):
+        raise NotValid("url: leave /v1 out, as it is added", field="url")
     if parts.username is not None or parts.query or parts.fragment:
         raise NotValid("url: takes no credential, query or fragment", field="url")
     return url.rstrip("/")
 
 
+def limit_of(timeout_s: float | None) -> float:
+    """Return how long a call may take, in seconds. Raises: `NotValid`."""
+    if timeout_s is None or not 0 < timeout_s < _LONGEST_S:
+        problem = f"must be seconds above 0 and below {_LONGEST_S:.0f}"
+        raise NotValid(f"timeout_s: {problem}", field="timeout_s")
+    return timeout_s
+
+
 def _hex(field: str, text: str, size: int) -> str:
-    if len(text) != 2 * size or not _HEX.issuperset(text):
+    is_text = isinstance(text, str)  # an answer that was no hit has no key
+    if not is_text or len(text) != 2 * size or not _HEX.issuperset(text):
         problem = f"must be {2 * size} lower-case hex characters"
         raise NotValid(f"{field}: {problem}", field=field)
     return text

@@ -13,6 +13,7 @@ from cachemind.client.arguments import (
     Messages,
     RollbackGoal,
     Selector,
+    limit_of,
     request_of,
     trace_of,
 )
@@ -51,7 +52,7 @@ class AsyncCacheMind:
         who = Credentials(key=key, namespace=namespace, upstream=upstream_key)
         self._link = async_link(url, who, kafka or Kafka(), patience or Patience())
         self._url = url
-        self._timeout_s = timeout_s
+        self._timeout_s = limit_of(timeout_s)
 
     def __repr__(self) -> str:
         return f"AsyncCacheMind({self._url!r})"
@@ -183,4 +184,4 @@ class AsyncCacheMind:
         return pages.receipts()
 
     def _limit(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        return self._timeout_s if timeout_s is None else limit_of(timeout_s)

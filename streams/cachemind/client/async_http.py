@@ -19,6 +19,7 @@ from cachemind.client.http_calls import Ask, HttpCall
 from cachemind.client.http_messages import (
     answer_of_response,
     build,
+    closed,
     failure_of,
     fields_of,
 )
@@ -122,6 +123,8 @@ class AsyncHttp:
             raise failure_of(error) from error
 
     async def _begun(self, call: HttpCall, timeout_s: float) -> httpx.Response:
+        if self._client.is_closed:
+            raise closed()
         request = build(self._client, self._base, call, timeout_s)
         try:
             return await self._client.send(request, stream=True)

@@ -84,9 +84,9 @@ class AsyncKafka:
     async def _reply(self, command: Command, left_s: float, attempt: int) -> Reply:
         wait_s = self._patience.share_s(left_s, attempt)
         if self._link.is_open:
-            correlation_id = self._link.correlation_id()
+            correlation_id = self._link.correlation_id(left_s)
         else:
-            correlation_id = await asyncio.to_thread(self._link.correlation_id)
+            correlation_id = await asyncio.to_thread(self._link.correlation_id, left_s)
         future = self._link.send(command, correlation_id, now_s() + left_s)
         try:
             async with asyncio.timeout(wait_s):

@@ -34,7 +34,7 @@ class NotAllowed(CallFailed):
 
 
 class NotFound(CallFailed):
-    """What the call is about is not there (404)."""
+    """What the call is about is not there (404; of a version that never was, 422)."""
 
 
 class Conflict(CallFailed):

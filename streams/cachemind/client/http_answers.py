@@ -23,7 +23,12 @@ from cachemind.client.errors import (
     Unavailable,
 )
 from cachemind.client.results import Answer, PutResult
-from cachemind.core.commands import RollbackDone, RollbackState, running
+from cachemind.core.commands import (
+    ProblemCode,
+    RollbackDone,
+    RollbackState,
+    running,
+)
 from cachemind.core.completion import Json, JsonObject
 from cachemind.errors import InvalidEvent
 from cachemind.events import Outcome
@@ -33,6 +38,7 @@ OURS: Final = "x-cachemind-"
 """How our header fields begin."""
 
 _SHOWN_CHARS: Final = 300
+_UNKNOWN_VERSION: Final = ProblemCode.UNKNOWN_VERSION.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,8 @@ def answer_of(headers: Mapping[str, str], completion: JsonObject) -> Answer:
             similarity=None if similarity is None else float(similarity),
         )
     except (KeyError, ValueError, InvalidEvent) as error:
-        raise NoCache("the answer's header fields are not CacheMind's") from error
+        what = "what answered is not CacheMind: its header fields are not there"
+        raise NoCache(what) from error
 
 
 def problem(answer: HttpAnswer) -> CallFailed:
@@ -90,6 +97,8 @@ def problem(answer: HttpAnswer) -> CallFailed:
             retry_after_s=after_s,
         )
     kind = _KINDS.get(status, NotValid if 400 <= status < 500 else NoCache)
+    if code == _UNKNOWN_VERSION:
+        kind = NotFound
     return kind(message, status=status, code=code, field=_word(error, "param"))
 
 
@@ -158,7 +167,8 @@ def document(answer: HttpAnswer, *statuses: int) -> JsonObject:
         raise problem(answer)
     found = _parsed(answer.body)
     if not isinstance(found, dict):
-        raise NoCache(f"{answer.status}, and its body is no JSON object")
+        what = f"{answer.status}, and the body is no JSON object"
+        raise NoCache(f"what answered is not CacheMind: {what}")
     return found
 
 

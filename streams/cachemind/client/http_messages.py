@@ -7,7 +7,7 @@ from typing import Final
 
 import httpx
 
-from cachemind.client.errors import CallFailed, NotValid, Unavailable
+from cachemind.client.errors import CallFailed, Unavailable
 from cachemind.client.http_answers import HttpAnswer
 from cachemind.client.http_calls import HttpCall
 
@@ -43,15 +43,35 @@ def fields_of(response: httpx.Response) -> Mapping[str, str]:
 
 
 def failure_of(error: httpx.HTTPError) -> CallFailed:
-    """Return the failure. Its message quotes no header and no body."""
-    if isinstance(error, httpx.UnsupportedProtocol):
-        return NotValid("url: expected http://HOST:PORT or https://...", field="url")
+    """Return the failure. Its message quotes no header, no query and no body."""
+    sent, where = not isinstance(error, _UNSENT), _where(error)
     if isinstance(error, httpx.TimeoutException):
-        return Unavailable(
-            f"no answer in time ({type(error).__name__})",
-            sent=not isinstance(error, _UNSENT),
-        )
-    return Unavailable(
-        f"the gateway did not answer ({type(error).__name__})",
-        sent=not isinstance(error, _UNSENT),
-    )
+        what = "an answer" if sent else "a connection"
+        return Unavailable(f"{where}: {what} did not come in time", sent=sent)
+    if isinstance(error, httpx.ConnectError):
+        return Unavailable(f"{where} cannot be reached: {_reason(error)}", sent=sent)
+    kind = type(error).__name__
+    return Unavailable(f"{where} broke off ({kind}: {error})", sent=sent)
+
+
+def closed() -> CallFailed:
+    """Return what a client is told that was closed before."""
+    return CallFailed("the client is closed")
+
+
+def _where(error: httpx.HTTPError) -> str:
+    try:
+        url = error.request.url
+    except RuntimeError:  # nobody has told it
+        return "the gateway"
+    return f"the gateway {url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason that the system gave, which httpx wraps."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and (found.strerror or str(found)):
+            return found.strerror or str(found)
+        found = found.__cause__ or found.__context__
+    return str(error)

@@ -175,7 +175,14 @@ def _aimed(body: Rollback, name: str, value: str) -> Rollback:
             case _:
                 return replace(body, to_snapshot=value)
     except ValueError as error:
-        raise NotValid(f"{name}: {error}", field=name) from error
+        raise NotValid(f"{name}: must be {_EXPECTED[name]}", field=name) from error
+
+
+_EXPECTED: Final = {
+    "to_version": "a whole number",
+    "to_time": "a time such as 2026-11-30T21:05:00Z",
+    "undo": "a rollback's id, a UUID",
+}
 
 
 def _time_ns(text: str) -> int:
@@ -252,6 +259,8 @@ def _refused(answered: Answered) -> CallFailed:
 def failed(found: Problem) -> CallFailed:
     """Return what a problem means, as the same over HTTP would."""
     code, message = found.code, found.message or str(found.code)
+    if found.field and code is not ProblemCode.FORBIDDEN:
+        message = f"{found.field}: {message}"  # there the message names the right
     match code:
         case ProblemCode.UNAVAILABLE | ProblemCode.UPSTREAM_UNAVAILABLE:
             return Unavailable(message, code=code)
@@ -267,7 +276,7 @@ _KINDS: Final[Mapping[ProblemCode, tuple[type[CallFailed], int]]] = {
     ProblemCode.TOO_LARGE: (NotValid, 413),
     ProblemCode.FORBIDDEN: (NotAllowed, 403),
     ProblemCode.NOT_FOUND: (NotFound, 404),
-    ProblemCode.UNKNOWN_VERSION: (NotFound, 404),
+    ProblemCode.UNKNOWN_VERSION: (NotFound, 422),
     ProblemCode.WRONG_HEAD: (Conflict, 409),
     ProblemCode.PAST_THE_HORIZON: (PastTheHorizon, 410),
     ProblemCode.NOT_OFFERED: (NotOffered, 501),

@@ -132,12 +132,12 @@ class KafkaLink:
         """Return whether `correlation_id` needs not wait for Kafka."""
         return self._open is not None
 
-    def correlation_id(self) -> bytes:
-        """Return a new one, whose replies come where they are read; connect first.
+    def correlation_id(self, limit_s: float) -> bytes:
+        """Return a new one, whose replies come where they are read.
 
-        Raises: `Unavailable`.
+        Connects first where need be, in `limit_s` seconds. Raises: `CallFailed`.
         """
-        opened = self._opened()
+        opened = self._opened(min(limit_s, START_S))
         while True:
             found = secrets.token_hex(16).encode()
             if partition_of(found, opened.partitions) == opened.home:
@@ -148,7 +148,7 @@ class KafkaLink:
         self._waiting.pop(correlation_id, None)
 
     def close(self) -> None:
-        """Leave the cluster; who waits gets `Unavailable`."""
+        """Leave the cluster; who waits is told so, by `CallFailed`."""
         self._closing.set()
         thread = self._thread
         if thread is not None:
@@ -156,12 +156,13 @@ class KafkaLink:
 
     # ---- connections ---------------------------------------------------------------
 
-    def _opened(self) -> _Open:
+    def _opened(self, limit_s: float) -> _Open:
+        until = time.monotonic() + limit_s
         with self._lock:
             if self._closing.is_set():
-                raise Unavailable("the client is closed", sent=False)
+                raise CallFailed("the client is closed")
             if self._open is None:
-                self._open = self._connect()
+                self._open = self._connect(until)
                 self._thread = threading.Thread(
                     target=self._run,
                     args=(self._open,),
@@ -171,7 +172,7 @@ class KafkaLink:
                 self._thread.start()
             return self._open
 
-    def _connect(self) -> _Open:
+    def _connect(self, until: float) -> _Open:
         replies = self._place.replies
         try:
             group = self._place.group
@@ -180,20 +181,21 @@ class KafkaLink:
         except InvalidSetting as error:
             raise NotValid(f"kafka: {error}", field="kafka") from error
         try:
-            found = consumer.list_topics(replies, START_S).topics[replies]
+            found = consumer.list_topics(replies, _left_s(until)).topics[replies]
             if found.error is not None or not found.partitions:
-                raise Unavailable(f"there is no topic {replies}", sent=False)
+                problem = f"there is no topic {replies} that may be read here"
+                raise Unavailable(problem, sent=False)
             home = secrets.randbelow(len(found.partitions))
             at = TopicPartition(replies, home)
             # From the end on: what is there already is no answer to us.
-            _, at.offset = consumer.get_watermark_offsets(at, START_S)
+            _, at.offset = consumer.get_watermark_offsets(at, _left_s(until))
             consumer.assign([at])
             producer = open_producer(self._place.kafka)
         except KafkaException as error:
             consumer.close()
-            raise Unavailable(
-                f"Kafka did not answer: {kafka_error(error).str()}", sent=False
-            ) from error
+            brokers = self._place.kafka["bootstrap.servers"]
+            problem = f"no broker answered at {brokers}: {kafka_error(error).str()}"
+            raise Unavailable(problem, sent=False) from error
         except CallFailed:
             consumer.close()
             raise
@@ -202,7 +204,7 @@ class KafkaLink:
     # ---- on the link's own thread ---------------------------------------------------
 
     def _run(self, opened: _Open) -> None:
-        reason = "the client is closed"
+        why = CallFailed("the client was closed before the reply came")
         try:
             while not self._closing.is_set():
                 opened.producer.poll(0)
@@ -212,12 +214,12 @@ class KafkaLink:
                     for message in (first, *more):
                         self._take(message)
         except KafkaException as error:
-            reason = f"the connection failed: {kafka_error(error).str()}"
-            _LOG.warning("replies of %s: %s", self._place.replies, reason)
+            why = Unavailable(f"the connection failed: {kafka_error(error).str()}")
+            _LOG.warning("replies of %s: %s", self._place.replies, why)
         finally:
             with self._lock:
                 self._open = None
-            self._end(opened, reason)
+            self._end(opened, why)
 
     def _take(self, message: Message) -> None:
         error = message.error()
@@ -233,13 +235,13 @@ class KafkaLink:
         except (UndecodableRecord, UnknownSchema) as unread:
             future.set_exception(NoCache(f"the reply cannot be read: {unread}"))
 
-    def _end(self, opened: _Open, reason: str) -> None:
+    def _end(self, opened: _Open, why: CallFailed) -> None:
         opened.producer.purge()
         opened.producer.flush(1.0)
         opened.producer.close()
         opened.consumer.close()
         for correlation_id in list(self._waiting):
-            self._fail(correlation_id, Unavailable(reason))
+            self._fail(correlation_id, why)
 
     def _fail(self, correlation_id: bytes, error: CallFailed) -> None:
         future = self._waiting.pop(correlation_id, None)
@@ -262,6 +264,10 @@ def _unsent(error: BufferError | KafkaException | RuntimeError) -> CallFailed:
         case _:
             # How confluent-kafka says that the producer was closed meanwhile.
             return Unavailable("the connection was lost", sent=False)
+
+
+def _left_s(until: float) -> float:
+    return max(until - time.monotonic(), 0.05)
 
 
 def now_s() -> float:

@@ -102,8 +102,10 @@ def _kafka_link(url: str, who: Credentials, kafka: Kafka) -> KafkaLink:
     if who.key is not None or who.upstream is not None:
         problem = "over Kafka the brokers say who asks: give kafka=Kafka(properties=..)"
         raise NotValid(problem, field="key" if who.key is not None else "upstream_key")
+    if who.namespace is None:
+        raise NotValid("namespace: over Kafka a command names one", field="namespace")
     try:
-        namespace = check_namespace(who.namespace or "")
+        namespace = check_namespace(who.namespace)
     except InvalidEvent as error:
         raise NotValid(str(error), field="namespace") from error
     brokers, role = brokers_of(url)

@@ -17,6 +17,7 @@ from cachemind.client.http_calls import Ask, HttpCall
 from cachemind.client.http_messages import (
     answer_of_response,
     build,
+    closed,
     failure_of,
     fields_of,
 )
@@ -119,6 +120,8 @@ class SyncHttp:
         return answer_of_response(response, bytes(body))
 
     def _begun(self, call: HttpCall, timeout_s: float) -> httpx.Response:
+        if self._client.is_closed:
+            raise closed()
         request = build(self._client, self._base, call, timeout_s)
         try:
             return self._client.send(request, stream=True)

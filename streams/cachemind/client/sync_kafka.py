@@ -80,7 +80,7 @@ class SyncKafka:
 
     def _reply(self, command: Command, left_s: float, attempt: int) -> Reply:
         wait_s = self._patience.share_s(left_s, attempt)
-        correlation_id = self._link.correlation_id()
+        correlation_id = self._link.correlation_id(left_s)
         future = self._link.send(command, correlation_id, now_s() + left_s)
         try:
             return future.result(max(wait_s, 0.0))
