@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from cachemind.adapters.clock import ManualClock
 from cachemind.adapters.memory_sole_writer import MemorySoleWriter, MemoryTurns
-from cachemind.agents.collecting import Collecting, CollectingDeps
+from cachemind.agents.collecting import PAUSE_S, Collecting, CollectingDeps
 from cachemind.core.collecting import CollectRules
 from cachemind.core.op_hash import op_hash
+from cachemind.core.rollback_report import RollbackStatus
 from cachemind.errors import LogTakenOver, LogUnavailable
 from cachemind.events import EXPIRED, Envelope, Evicted, Pinned, Stored
 from cachemind.types import Namespace, Offset, Partition, WriterId
 from cachemind_services.bootstrap.log_end import records_end
+from tests.contracts.store_contract import commit_end, refusal
 from tests.fold_cases import (
     NS,
     PARTITION,
@@ -54,7 +57,7 @@ class Told:
 
 
 class Place:
-    """A partition whose fold goes on whenever a collector waits.
+    """A partition whose fold goes on whenever a collector waits for it.
 
     Time, of the host and since its start, is moved by hand.
     """
@@ -126,7 +129,7 @@ class Place:
 
     def _sleep(self, seconds: float) -> None:
         self.up_ns += round(seconds * S)
-        if self.folds:
+        if self.folds and seconds < PAUSE_S:
             self.bench.fold()
 
 
@@ -333,8 +336,37 @@ def test_of_two_collectors_the_later_one_is_the_only_one(place: Place) -> None:
     other.sweep(forever)
     assert place.left() == []
     # It may come back, and then sees what the other one did.
+    place.put("d")
     one.sweep(forever)
-    assert sum(place.told.gone) == 3
+    assert place.left() == []
+    assert sum(place.told.gone) == 4
+
+
+def test_nothing_more_is_decided_until_the_fold_is_as_far(place: Place) -> None:
+    place.put(*"abcde")
+    ahead: list[int] = []
+
+    def look(step: str) -> None:
+        if step == "collect.decided":
+            ahead.append(len(place.bench.pending()))
+
+    collector = place.collector(look)
+    collector.sweep(forever)
+    place.go_on(100)
+    collector.sweep(forever)
+    assert ahead == [0, 0, 0]
+
+
+def test_a_namespace_in_quarantine_is_left_alone(place: Place) -> None:
+    place.put("a")
+    place.bench.log.leave_gap(PARTITION)
+    bad = replace(refusal(1), status=RollbackStatus.QUARANTINED)
+    commit_end(place.bench.store, bad)
+    collector = place.collector()
+    collector.sweep(forever)
+    place.go_on(100)
+    collector.sweep(forever)
+    assert place.evictions() == []
 
 
 # ---- what is away -------------------------------------------------------------------

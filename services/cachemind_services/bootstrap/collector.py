@@ -47,6 +47,9 @@ logger = logging.getLogger(__name__)
 WAIT_S: Final = 2.0
 """Of the reader: shorter than a step of the stop."""
 
+IDENTIFY_S: Final = 5.0
+"""For topics that are made or checked, a stop waits for that."""
+
 TRANSACTION_S: Final = 3.0
 CACHE_BYTES: Final = 16 * MIB
 """A sweep reads everything once: there is nothing to gain by keeping it."""
@@ -73,7 +76,7 @@ def run(settings: Settings, failpoint: str = "") -> int:
 def _identified(settings: Settings) -> LogIdentity:
     while True:
         try:
-            return identify(settings, WAIT_S)
+            return identify(settings, IDENTIFY_S)
         except LogUnavailable as error:
             logger.warning("the collector waits for the log: %s", error)
             time.sleep(WAIT_S)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +38,7 @@ EXIT_USAGE: Final = 2
 EXIT_NO_PROGRESS: Final = 3
 TICK_S: Final = 0.2
 AT_REST: Final = 9
-"""After a sweep it rests so many times as long as that took, or longer."""
+"""After a sweep it rests so many times as long as that had the processor, or longer."""
 
 LEAVE_S: Final = 2.5
 FINISH_S: Final = 5.0
@@ -148,6 +149,11 @@ async def _follow(app: HostedApp, sweeps: Sweeps) -> None:
         await asyncio.sleep(TICK_S)
 
 
+def rest_s(interval_s: float, worked_s: float) -> float:
+    """Return how long to rest after so much work: of this host's, not of the fold's."""
+    return max(interval_s, AT_REST * worked_s)
+
+
 class Sweeps:
     """The sweepers of the partitions that are `given`, and when it is their turn."""
 
@@ -166,11 +172,10 @@ class Sweeps:
         while True:
             await self._let_go(self._sweepers.keys() - self.given)
             if self.given and loop.time() >= due_s:
-                began_s = loop.time()
+                worked_s = 0.0
                 for number in sorted(self.given):
-                    await self._thread.run(self._sweep, number)
-                took_s = loop.time() - began_s
-                due_s = loop.time() + max(self._deps.interval_s, AT_REST * took_s)
+                    worked_s += await self._thread.run(self._sweep, number)
+                due_s = loop.time() + rest_s(self._deps.interval_s, worked_s)
             await asyncio.sleep(TICK_S)
 
     async def close(self) -> bool:
@@ -187,9 +192,14 @@ class Sweeps:
             log.info("partition %d is swept elsewhere", number)
             await self._thread.run(self._sweepers.pop(number).close)
 
-    def _sweep(self, number: Partition) -> None:
-        if self._should_stop(number):
-            return
+    def _sweep(self, number: Partition) -> float:
+        """Return for how many seconds the sweep had the processor."""
+        began_s = time.thread_time()
+        if not self._should_stop(number):
+            self._try(number)
+        return time.thread_time() - began_s
+
+    def _try(self, number: Partition) -> None:
         if number not in self._sweepers:
             log.info("partition %d is swept here", number)
             self._sweepers[number] = self._deps.open_sweeper(number)
