@@ -78,6 +78,7 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
     ("service/tasks.tf", "containerPath = local.home", 'containerPath = "/data"'),
     ("service/tasks.tf", "retries     = 3", "retries = 0"),
     ("service/tasks.tf", "essential     = false", "essential = true"),
+    ("service/tasks.tf", 'sink = [local.tell_metrics["sink"]]', "sink = []"),
     ("service/locals.tf", "=> try(what.account, task)", "=> task"),
     # ---- the lock
     ("audit/main.tf", 'mode = "COMPLIANCE"', 'mode = "GOVERNANCE"'),
@@ -87,6 +88,8 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
         'versioning_configuration {\n    status = "Suspended"',
     ),
     ("service/locals.tf", "= tostring(var.lock_days)", '= "1"'),
+    ("audit/main.tf", '"GLACIER_IR"', '"DEEP_ARCHIVE"'),
+    ("snapshots/main.tf", "= var.access_log_bucket", '= "elsewhere"'),
     # ---- topics
     (
         "topics/main.tf",
@@ -199,6 +202,8 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
     ("keys/main.tf", "root    = local.ceremony", "root    = []"),
     # ---- what runs, and what is told
     ("service/main.tf", "var.running ? each.value.max : 0", "each.value.max"),
+    ("service/main.tf", "ALBRequestCountPerTarget", "ECSServiceAverageCPUUtilization"),
+    ("kafka/main.tf", "enabled   = true", "enabled = false"),
     ("service/main.tf", "var.kafka.lag == null ? {} : local.groups", "{}"),
     ("service/outputs.tf", "/v1", "/v2"),
     ("observability/main.tf", "fold-lag = {", "fold-late = {"),

@@ -5,7 +5,9 @@ usage: python start.py COMMAND ARGUMENT...
 ECS hands secrets over as variables; the program reads files, which no child inherits
 and no `ps` shows. PROMPT_SECRET goes to the file that CACHEMIND_SECRET_FILE names,
 KEYS_JSON to keys.json in the folder that CACHEMIND_LOG_DIR names. Both variables are
-gone when the command begins. A command that names no program is one of `cachemind`.
+gone when the command begins. The folder that PROMETHEUS_MULTIPROC_DIR names is made,
+for whoever of a task comes first. A command that names no program is one of
+`cachemind`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ PLACED: Final = {
 }
 """By variable: which other one says where it goes, and the file's name in there."""
 
+METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
 EXIT_USAGE: Final = 2
 
 
@@ -36,11 +39,13 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def place(environ: Mapping[str, str]) -> dict[str, str]:
-    """Write the secrets to their files; return the variables without them.
+    """Write the secrets to their files, make folders; return the variables without.
 
     Raises: `SystemExit` where one has no place, `OSError`.
     """
     kept = {name: value for name, value in environ.items() if name not in PLACED}
+    if kept.get(METRICS):
+        Path(kept[METRICS]).mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in PLACED.keys() & environ.keys():
         variable, inside = PLACED[name]
         if not environ.get(variable):

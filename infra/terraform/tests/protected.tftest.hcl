@@ -74,7 +74,7 @@ override_resource {
 override_resource {
   target          = module.audit.aws_s3_bucket.access
   override_during = plan
-  values          = { arn = "arn:aws:s3:::access" }
+  values          = { arn = "arn:aws:s3:::access", id = "access-log" }
 }
 
 override_resource {
@@ -237,6 +237,15 @@ run "protected" {
   }
 
   assert {
+    condition = alltrue([for task in ["signer", "sink"] : anytrue([
+      for container in module.service.containers[task] :
+      !container.essential && length(container.secrets) == 0 && container.command == ["python", "/opt/cachemind/tell_metrics.py", "llm"] && container.environment[0].value == "/var/lib/cachemind/metrics"
+      && container.mountPoints[0].containerPath == "/var/lib/cachemind"
+    ])])
+    error_message = "Nobody tells what a signer or a sink counts, so that alarms stand on nothing."
+  }
+
+  assert {
     condition = alltrue([
       for container in module.service.containers["gateway"] : !container.essential && container.restartPolicy.enabled if container.name == "collector"
     ])
@@ -262,6 +271,16 @@ run "protected" {
   assert {
     condition     = module.audit.protections.versioning == "Enabled" && !module.audit.protections.expires
     error_message = "The audit bucket keeps no versions, or forgets some."
+  }
+
+  assert {
+    condition     = join(" ", [for move in module.audit.protections.cold : "${move.class} ${move.days}"]) == "GLACIER_IR 90"
+    error_message = "Receipts do not move to cold storage that is read at once."
+  }
+
+  assert {
+    condition     = alltrue([for bucket in [module.audit.protections.logged_to, module.snapshots.protections.logged_to, module.keys.protections.data_keys_logged] : bucket == "access-log"])
+    error_message = "Who read a bucket is not written down."
   }
 
   assert {
@@ -389,6 +408,11 @@ run "protected" {
   }
 
   assert {
+    condition     = module.service.protections.scaled_by_requests == "ALBRequestCountPerTarget"
+    error_message = "Gateways do not grow with requests."
+  }
+
+  assert {
     condition = toset(flatten([
       for policy in values(module.service.start_policies) : [
         for statement in policy.Statement : [
@@ -476,7 +500,7 @@ run "protected" {
   # ---- alarms
   assert {
     condition = length(setsubtract(
-      ["fold-lag", "fold-halted", "dead-letters", "quarantined", "collector", "5xx", "gateway-disk", "signer-disk", "sink-disk"],
+      ["fold-lag", "fold-halted", "dead-letters", "quarantined", "collector", "receipts-lag", "sealing-lag", "cut-age", "signing-stopped", "cutting-stopped", "sealing-stopped", "irregular-receipts", "refused-keys", "5xx", "gateway-disk", "signer-disk", "sink-disk"],
       [for alarm in module.observability.alarms : trimprefix(alarm, "llm-")],
     )) == 0
     error_message = "An alarm is missing."

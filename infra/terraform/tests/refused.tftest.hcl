@@ -542,7 +542,6 @@ run "nobody_hears" {
     storage_key_arn  = "arn:aws:kms:eu-central-1:111122223333:key/1"
     balancer         = { suffix = "app/c/1", group_suffix = "targetgroup/c/1" }
     ecs_cluster      = "llm"
-    topic_prefix     = "cachemind"
     alarm_topic_arns = []
   }
   expect_failures = [var.alarm_topic_arns]
@@ -559,7 +558,6 @@ run "logs_for_a_day" {
     alarm_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:alarms"]
     balancer         = { suffix = "app/c/1", group_suffix = "targetgroup/c/1" }
     ecs_cluster      = "llm"
-    topic_prefix     = "cachemind"
     retention_days   = 1
   }
   expect_failures = [var.retention_days]

@@ -97,7 +97,5 @@ module "observability" {
   alarm_topic_arns = var.alarm_topic_arns
   balancer         = module.service.balancer
   ecs_cluster      = module.service.cluster_name
-  topic_prefix     = module.topics.prefix
-  lag              = module.kafka.lag
   kafka_cluster    = module.kafka.cluster
 }

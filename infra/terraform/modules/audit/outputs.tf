@@ -26,6 +26,7 @@ output "protections" {
     policy        = jsondecode(aws_s3_bucket_policy.audit.policy)
     access_policy = jsondecode(aws_s3_bucket_policy.access.policy)
     expires       = anytrue([for rule in aws_s3_bucket_lifecycle_configuration.audit.rule : length(rule.expiration) > 0 || length(rule.noncurrent_version_expiration) > 0])
+    cold          = flatten([for rule in aws_s3_bucket_lifecycle_configuration.audit.rule : [for move in rule.transition : { class = move.storage_class, days = move.days }]])
     logged_to     = aws_s3_bucket_logging.audit.target_bucket
   }
 }

@@ -38,6 +38,7 @@ output "protections" {
     in_cluster        = aws_msk_cluster.this.encryption_info[0].encryption_in_transit[0].in_cluster
     secrets_keys      = [for secret in aws_secretsmanager_secret.account : secret.kms_key_id]
     disk_key          = aws_msk_cluster.this.encryption_info[0].encryption_at_rest_kms_key_arn
+    logs              = aws_msk_cluster.this.logging_info[0].broker_logs[0].cloudwatch_logs[0].enabled
     server_properties = aws_msk_configuration.this.server_properties
   }
 }

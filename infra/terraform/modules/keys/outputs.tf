@@ -43,6 +43,7 @@ output "protections" {
     storage          = jsondecode(aws_kms_key.storage.policy)
     rotation         = { payload = aws_kms_key.payload.enable_key_rotation, storage = aws_kms_key.storage.enable_key_rotation }
     data_keys_policy = jsondecode(aws_s3_bucket_policy.data_keys.policy)
+    data_keys_logged = aws_s3_bucket_logging.data_keys.target_bucket
     data_keys_public = aws_s3_bucket_public_access_block.data_keys
     data_keys_expire = anytrue([for rule in aws_s3_bucket_lifecycle_configuration.data_keys.rule : length(rule.expiration) > 0 || length(rule.transition) > 0])
     data_keys_kept   = aws_s3_bucket_versioning.data_keys.versioning_configuration[0].status

@@ -1,5 +1,6 @@
 # The metrics cachemind_* come from the gateway's /metrics, over all processes of its
-# task, by OpenTelemetry beside it, into the namespace that bears the installation's name.
+# task, by OpenTelemetry beside it, and from lines in the logs of signer and sink: into the
+# namespace that bears the installation's name. Counters come as how much they have grown.
 
 resource "aws_cloudwatch_log_group" "this" {
   for_each          = toset(["gateway", "signer", "sink", "topics", "metrics"])
@@ -28,6 +29,48 @@ locals {
       description = "Records went to the dead-letter topic, with the reason."
       missing     = "notBreaching"
     }
+    receipts-lag = {
+      metric      = "cachemind_signer_lag_records"
+      threshold   = var.limits.audit_lag_records
+      description = "Receipts are behind the log."
+      missing     = "breaching"
+    }
+    sealing-lag = {
+      metric      = "cachemind_sink_lag_records"
+      threshold   = var.limits.audit_lag_records
+      description = "Sealed files are behind the receipts."
+      missing     = "breaching"
+    }
+    signing-stopped = {
+      metric      = "cachemind_signer_stopped"
+      threshold   = 0
+      description = "Receipts of a partition cannot go on: what is there does not hold."
+      missing     = "notBreaching"
+    }
+    cutting-stopped = {
+      metric      = "cachemind_cutter_stopped"
+      threshold   = 0
+      description = "No cut is signed any more: what is there does not hold."
+      missing     = "notBreaching"
+    }
+    sealing-stopped = {
+      metric      = "cachemind_sink_stalled"
+      threshold   = 0
+      description = "Receipts or cuts are not sealed any more."
+      missing     = "notBreaching"
+    }
+    irregular-receipts = {
+      metric      = "cachemind_sink_irregular_records_total"
+      threshold   = 0
+      description = "Records on an audit topic do not continue their chain: verify."
+      missing     = "notBreaching"
+    }
+    refused-keys = {
+      metric      = "cachemind_key_events_refused_total"
+      threshold   = 0
+      description = "A key event on the log does not hold: somebody who may write there made it."
+      missing     = "notBreaching"
+    }
     collector = {
       metric      = "cachemind_collector_failed_sweeps_total"
       threshold   = 0
@@ -42,14 +85,10 @@ locals {
     }
   }
 
-  groups = var.lag == null ? {} : {
-    receipts-lag = { group = "${var.topic_prefix}-signer", description = "Receipts are behind the log." }
-    sealing-lag  = { group = "${var.topic_prefix}-sink", description = "Sealed files are behind the receipts." }
-  }
-
   brokers = var.kafka_cluster == null ? [] : range(1, var.kafka_cluster.brokers + 1)
 }
 
+# What happens once is news: its minute alone makes the alarm. Levels must last.
 resource "aws_cloudwatch_metric_alarm" "program" {
   for_each            = local.program
   alarm_name          = "${var.name}-${each.key}"
@@ -59,7 +98,7 @@ resource "aws_cloudwatch_metric_alarm" "program" {
   statistic           = "Maximum"
   period              = 60
   evaluation_periods  = 5
-  datapoints_to_alarm = 3
+  datapoints_to_alarm = endswith(each.value.metric, "_total") && each.key != "collector" ? 1 : 3
   comparison_operator = "GreaterThanThreshold"
   threshold           = each.value.threshold
   treat_missing_data  = each.value.missing
@@ -67,60 +106,20 @@ resource "aws_cloudwatch_metric_alarm" "program" {
   ok_actions          = var.alarm_topic_arns
 }
 
-resource "aws_cloudwatch_metric_alarm" "lag" {
-  for_each            = local.groups
-  alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = each.value.description
-  namespace           = var.lag.namespace
-  metric_name         = var.lag.metric
-  dimensions          = merge(var.lag.dimensions, { (var.lag.group) = each.value.group })
-  statistic           = "Maximum"
-  period              = 60
-  evaluation_periods  = 5
-  datapoints_to_alarm = 3
-  comparison_operator = "GreaterThanThreshold"
-  threshold           = var.limits.group_lag
-  treat_missing_data  = "breaching"
-  alarm_actions       = var.alarm_topic_arns
-  ok_actions          = var.alarm_topic_arns
-}
-
 # A cut is signed at least every ten seconds, also when nothing happens: silence is news.
 resource "aws_cloudwatch_metric_alarm" "cut_age" {
-  count               = var.kafka_cluster == null ? 0 : 1
   alarm_name          = "${var.name}-cut-age"
   alarm_description   = "No cut was signed for three minutes."
+  namespace           = var.name
+  metric_name         = "cachemind_cuts_total"
+  statistic           = "Sum"
+  period              = 60
+  evaluation_periods  = 3
   comparison_operator = "LessThanOrEqualToThreshold"
   threshold           = 0
-  evaluation_periods  = 3
   treat_missing_data  = "breaching"
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
-
-  metric_query {
-    id          = "cuts"
-    expression  = "SUM(METRICS())"
-    label       = "cuts a second"
-    return_data = true
-  }
-
-  dynamic "metric_query" {
-    for_each = local.brokers
-    content {
-      id = "broker${metric_query.value}"
-      metric {
-        namespace   = "AWS/Kafka"
-        metric_name = "MessagesInPerSec"
-        stat        = "Average"
-        period      = 60
-        dimensions = {
-          "Cluster Name" = var.kafka_cluster.name
-          "Broker ID"    = tostring(metric_query.value)
-          "Topic"        = "${var.topic_prefix}.audit.cuts"
-        }
-      }
-    }
-  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "errors" {

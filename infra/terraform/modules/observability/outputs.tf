@@ -7,9 +7,7 @@ output "alarms" {
   description = "Names of all alarms."
   value = sort(concat(
     [for alarm in aws_cloudwatch_metric_alarm.program : alarm.alarm_name],
-    [for alarm in aws_cloudwatch_metric_alarm.lag : alarm.alarm_name],
-    [for alarm in aws_cloudwatch_metric_alarm.cut_age : alarm.alarm_name],
-    [aws_cloudwatch_metric_alarm.errors.alarm_name],
+    [aws_cloudwatch_metric_alarm.cut_age.alarm_name, aws_cloudwatch_metric_alarm.errors.alarm_name],
     [for alarm in aws_cloudwatch_metric_alarm.broker_disk : alarm.alarm_name],
     [for alarm in aws_cloudwatch_metric_alarm.task_disk : alarm.alarm_name],
   ))

@@ -41,22 +41,6 @@ variable "ecs_cluster" {
   description = "ECS cluster, for disk."
 }
 
-variable "topic_prefix" {
-  type        = string
-  description = "First part of topic and group names."
-}
-
-variable "lag" {
-  type = object({
-    namespace  = string
-    metric     = string
-    group      = string
-    dimensions = map(string)
-  })
-  default     = null
-  description = "Where the lag of a consumer group is; null: no alarm on it."
-}
-
 variable "kafka_cluster" {
   type        = object({ name = string, brokers = number })
   default     = null
@@ -65,15 +49,15 @@ variable "kafka_cluster" {
 
 variable "limits" {
   type = object({
-    fold_lag_records = optional(number, 1000)
-    group_lag        = optional(number, 10000)
-    error_ratio      = optional(number, 0.01)
-    disk_percent     = optional(number, 75)
+    fold_lag_records  = optional(number, 1000)
+    audit_lag_records = optional(number, 10000)
+    error_ratio       = optional(number, 0.01)
+    disk_percent      = optional(number, 75)
   })
   default     = {}
   description = "From where on an alarm sounds."
   validation {
-    condition     = var.limits.error_ratio > 0 && var.limits.error_ratio < 1 && var.limits.disk_percent > 0 && var.limits.disk_percent < 100
-    error_message = "limits.error_ratio is between 0 and 1, limits.disk_percent between 0 and 100."
+    condition     = var.limits.fold_lag_records > 0 && var.limits.audit_lag_records > 0 && var.limits.error_ratio > 0 && var.limits.error_ratio < 1 && var.limits.disk_percent > 0 && var.limits.disk_percent < 100
+    error_message = "limits.error_ratio is between 0 and 1, limits.disk_percent between 0 and 100, the lags are above 0."
   }
 }

@@ -46,6 +46,8 @@ locals {
     { for name, value in var.settings : "CACHEMIND_${upper(name)}" => value },
   )
 
+  metrics = "${local.home}/metrics"
+
   # What the processes beside a gateway share with it: the stores, and where they count.
   beside = {
     CACHEMIND_DATA_KEYS_URL = "s3://${var.buckets["data_keys"].name}"
@@ -54,7 +56,7 @@ locals {
     CACHEMIND_SNAPSHOT_URL  = "s3://${var.buckets["snapshots"].name}"
     # Commands on Kafka may ask the model too.
     CACHEMIND_UPSTREAM       = var.upstream_url
-    PROMETHEUS_MULTIPROC_DIR = "${local.home}/metrics"
+    PROMETHEUS_MULTIPROC_DIR = local.metrics
   }
 
   # The design's warmer is not a process of the program yet: nothing is started in its place.
@@ -86,6 +88,7 @@ locals {
           CACHEMIND_AUDIT_LOG_KEYS     = var.keys.uris["log"]
           CACHEMIND_AUDIT_RECEIPT_KEYS = var.keys.uris["receipt"]
           CACHEMIND_LOG_DIR            = "${local.home}/audit"
+          PROMETHEUS_MULTIPROC_DIR     = local.metrics
         }
       }
     }
@@ -96,6 +99,7 @@ locals {
           CACHEMIND_SINK_RETENTION_DAYS = tostring(var.lock_days)
           CACHEMIND_SINK_RETENTION_MODE = "compliance"
           CACHEMIND_SINK_URL            = "s3://${var.buckets["audit"].name}"
+          PROMETHEUS_MULTIPROC_DIR      = local.metrics
         }
       }
     }

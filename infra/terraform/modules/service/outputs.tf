@@ -53,15 +53,16 @@ output "containers" {
 output "protections" {
   description = "What a look at the plan should find."
   value = {
-    internal         = aws_lb.gateway.internal
-    deletion         = aws_lb.gateway.enable_deletion_protection
-    listener         = { port = aws_lb_listener.https.port, protocol = aws_lb_listener.https.protocol, policy = aws_lb_listener.https.ssl_policy }
-    public_addresses = anytrue([for service in aws_ecs_service.this : service.network_configuration[0].assign_public_ip])
-    secrets_keys     = [for secret in concat([aws_secretsmanager_secret.prompt, aws_secretsmanager_secret.pinned], aws_secretsmanager_secret.metrics) : secret.kms_key_id]
-    platforms        = [for service in aws_ecs_service.this : service.platform_version]
-    volumes          = { for task, definition in aws_ecs_task_definition.this : task => [for volume in definition.volume : volume.name] }
-    remote_shell     = anytrue([for service in aws_ecs_service.this : service.enable_execute_command])
-    scaled_by_lag    = sort(keys(aws_appautoscaling_policy.lag))
-    capacity         = { for use, target in aws_appautoscaling_target.this : use => { min = target.min_capacity, max = target.max_capacity } }
+    internal           = aws_lb.gateway.internal
+    deletion           = aws_lb.gateway.enable_deletion_protection
+    listener           = { port = aws_lb_listener.https.port, protocol = aws_lb_listener.https.protocol, policy = aws_lb_listener.https.ssl_policy }
+    public_addresses   = anytrue([for service in aws_ecs_service.this : service.network_configuration[0].assign_public_ip])
+    secrets_keys       = [for secret in concat([aws_secretsmanager_secret.prompt, aws_secretsmanager_secret.pinned], aws_secretsmanager_secret.metrics) : secret.kms_key_id]
+    platforms          = [for service in aws_ecs_service.this : service.platform_version]
+    volumes            = { for task, definition in aws_ecs_task_definition.this : task => [for volume in definition.volume : volume.name] }
+    remote_shell       = anytrue([for service in aws_ecs_service.this : service.enable_execute_command])
+    scaled_by_requests = aws_appautoscaling_policy.requests.target_tracking_scaling_policy_configuration[0].predefined_metric_specification[0].predefined_metric_type
+    scaled_by_lag      = sort(keys(aws_appautoscaling_policy.lag))
+    capacity           = { for use, target in aws_appautoscaling_target.this : use => { min = target.min_capacity, max = target.max_capacity } }
   }
 }

@@ -78,8 +78,36 @@ locals {
     ]
   }
 
-  # AWS's build of OpenTelemetry reads the gateway's /metrics; not one of our processes.
-  metrics = {
+  # What tells CloudWatch the task's metrics. It knows no password of Kafka's.
+  telling = { gateway = [local.read_metrics], signer = [local.tell_metrics["signer"]], sink = [local.tell_metrics["sink"]], topics = [] }
+
+  # Signer and sink serve nothing that could be asked: lines in their logs say it.
+  tell_metrics = {
+    for task in ["signer", "sink"] : task => {
+      name                   = "metrics"
+      image                  = var.image
+      essential              = false
+      restartPolicy          = { enabled = true, restartAttemptPeriod = 60 }
+      command                = ["python", "/opt/cachemind/tell_metrics.py", "${var.name}"]
+      user                   = "10001:10001"
+      readonlyRootFilesystem = true
+      linuxParameters        = { initProcessEnabled = true, capabilities = { add = [], drop = ["ALL"] } }
+      environment            = [{ name = "PROMETHEUS_MULTIPROC_DIR", value = local.metrics }]
+      secrets                = []
+      mountPoints            = [{ sourceVolume = "home", containerPath = local.home, readOnly = false }]
+      logConfiguration = {
+        logDriver = "awslogs"
+        options = {
+          awslogs-group         = var.log_groups[task].name
+          awslogs-region        = data.aws_region.here.name
+          awslogs-stream-prefix = "metrics"
+        }
+      }
+    }
+  }
+
+  # AWS's build of OpenTelemetry asks the gateway for /metrics; not one of our processes.
+  read_metrics = {
     name                   = "metrics"
     image                  = var.metrics_image
     essential              = false
@@ -141,7 +169,7 @@ resource "aws_ecs_task_definition" "this" {
   memory                   = local.sizes[each.key].memory
   task_role_arn            = var.roles[each.key].arn
   execution_role_arn       = var.execution_roles[each.key].arn
-  container_definitions    = jsonencode(concat(each.value, each.key == "gateway" ? [local.metrics] : []))
+  container_definitions    = jsonencode(concat(each.value, local.telling[each.key]))
 
   runtime_platform {
     operating_system_family = "LINUX"

@@ -13,6 +13,7 @@ output "protections" {
   value = {
     public     = aws_s3_bucket_public_access_block.snapshots
     encryption = one(aws_s3_bucket_server_side_encryption_configuration.snapshots.rule).apply_server_side_encryption_by_default[0]
+    logged_to  = aws_s3_bucket_logging.snapshots.target_bucket
     policy     = jsondecode(aws_s3_bucket_policy.snapshots.policy)
   }
 }
