@@ -191,7 +191,9 @@ def folded(
     log: Iterable[Envelope], base: WorkingSet | None = None, first: int = 0
 ) -> WorkingSet:
     """Fold a log, its first event at offset `first`, over `base` or nothing."""
-    work = WorkingSet(nothing if base is None else loader_of(base))
+    work = WorkingSet(nothing)
+    if base is not None:
+        work = WorkingSet(loader_of(base), base.requests)
     for offset, event in enumerate(log, start=first):
         work.apply(event, lsn(offset))
     return work

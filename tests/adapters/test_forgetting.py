@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,12 +18,13 @@ from cachemind.adapters.memory_store import MemoryStore
 from cachemind.adapters.rocks_options import RocksMemory
 from cachemind.adapters.rocks_store import RocksStore
 from cachemind.adapters.store_reading import Rows, scan_prefix
-from cachemind.adapters.store_rows import TOUCHED, VERSION, in_namespace
+from cachemind.adapters.store_rows import REQUEST, TOUCHED, VERSION, in_namespace
 from cachemind.agents.forgetting import Forgetting, ForgettingDeps
 from cachemind.agents.past import Sources
 from cachemind.agents.rehearsal import preview, version_delta
 from cachemind.agents.rollback import Rollbacks
 from cachemind.codec.codec import Codec
+from cachemind.core.requested import requested_id
 from cachemind.core.state import EntryReader, NamespaceState
 from cachemind.core.timeline import Span
 from cachemind.core.working_set import WorkingSet
@@ -31,9 +33,11 @@ from cachemind.events import Body, RolledBack
 from cachemind.ports import HistoryStore, StoreWriter
 from cachemind.types import (
     EventId,
+    Lsn,
     Namespace,
     Offset,
     Partition,
+    Principal,
     Version,
 )
 from tests.adapters.rocks_writing import IDENTITY
@@ -72,11 +76,13 @@ class Place:
             decoder=CODEC,
         )
 
-    def fold(self, *bodies: Body) -> None:
+    def fold(self, *bodies: Body, event_id: EventId | None = None) -> None:
         """Append events and fold them, each with a commit of its own."""
         for body in bodies:
             timeline = self.state.timeline
             event = replace(envelope(self.sent, body), timeline=timeline)
+            if event_id is not None:
+                event = replace(event, event_id=event_id)
             self.sent += 1
             record = CODEC.encode(event)
             lsn = self.log.writer().append(ALPHA.encode(), record, ()).result(5)
@@ -85,7 +91,7 @@ class Place:
                 step = rollbacks.step(event, body, lsn)
                 rollbacks.commit(lsn.offset, {ALPHA: [step]})
                 continue
-            working = WorkingSet(self._load)
+            working = WorkingSet(self._load, self.store.requests)
             working.apply(event, lsn)
             self.store.commit(lsn.offset, working.steps())
 
@@ -299,6 +305,52 @@ def test_a_forgotten_report_still_keeps_its_rollback_from_being_done_again(
         place.fold(one)
     assert (place.state.version, place.state.digest) == (before.version, before.digest)
     assert not store.rollback_met(EventId(bytes(15) + b"\x09"), ALPHA)
+
+
+def test_requests_of_older_generations_go_and_the_others_stay(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cachemind.core.requested.GENERATION", 3)
+    ids = [requested_id(Principal("a"), b"%d" % n, b"") for n in range(10)]
+    log = [
+        replace(envelope(n, stored(n), ALPHA), event_id=one)
+        for n, one in enumerate(ids)
+    ]
+    memory = MemoryStore()
+    for store in (memory, place.store):
+        working = WorkingSet(partial(_loaded, store), store.requests)
+        for offset, event in enumerate(log):
+            working.apply(event, Lsn(HOME, Offset(offset)))
+        store.commit(Offset(len(log) - 1), working.steps())
+        assert store.forget_requests(ALPHA, 4) == 4
+        assert store.forget_requests(ALPHA, 4) == 2
+        assert store.forget_requests(ALPHA, 4) == 0
+        assert store.forget_requests(Namespace("other"), 4) == 0
+        requests = store.requests(ALPHA)
+        found = [requests.request(one, requests.head()) for one in ids]
+        assert [one is None for one in found] == [True] * 6 + [False] * 4
+    assert memory.namespace(ALPHA) == place.store.namespace(ALPHA)
+
+
+def test_requests_go_with_the_history(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cachemind.core.requested.GENERATION", 3)
+    for number in range(10):
+        one = requested_id(Principal("a"), b"%d" % number, b"")
+        place.fold(stored(number), event_id=one)
+    place.checkpoint()
+    prefix = in_namespace(REQUEST, ALPHA)
+    assert len(list(scan_prefix(place.store.rows(), prefix))) == 1 + 10
+    place.cut(place.store.applied())
+    place.forget()
+    assert len(list(scan_prefix(place.store.rows(), prefix))) == 1 + 4
+
+
+def _loaded(
+    store: StoreWriter, namespace: Namespace
+) -> tuple[NamespaceState, EntryReader]:
+    return store.namespace(namespace), store.reader(namespace)
 
 
 def test_both_stores_forget_the_same(place: Place) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cachemind.core.collecting import Held
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply, unchanged
-from cachemind.core.requested import Request
+from cachemind.core.requested import Head, Request
 from cachemind.core.rollback_report import (
     Quarantine,
     RollbackReport,
@@ -377,17 +377,37 @@ class StoreContract:
         view = site.view(store)
         view.catch_up()
         for reading in (store, view):
+            found, head = reading.requests(NS), reading.requests(NS).head()
+            assert head == Head(generation=0, count=1)
             done = Request(
                 event_id=first,
                 offset=Offset(0),
                 snapshot_id=stored("p").snapshot_id,
                 ttl_ms=5,
             )
-            assert reading.requests(NS).request(first) == done
-            assert reading.requests(NS).request(other) == done
-            assert reading.requests(OTHER).request(first) is None
-            assert reading.requests(NS).request(requested("b", "1")) is None
+            assert found.request(first, head) == done
+            assert found.request(other, head) == done
+            assert found.request(requested("b", "1"), head) is None
+            elsewhere = reading.requests(OTHER)
+            assert elsewhere.request(first, elsewhere.head()) is None
             assert reading.namespace(NS).version == 1
+
+    @pytest.mark.parametrize("cuts", [[], [5], [3, 4, 9], range(14)])
+    def test_which_requests_are_remembered_does_not_depend_on_the_commits(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, cuts: Sequence[int]
+    ) -> None:
+        monkeypatch.setattr("cachemind.core.requested.GENERATION", 2)
+        log = [
+            replace(envelope(stored(f"p{at}")), event_id=requested(number))
+            for at, number in enumerate("01230145067012")
+        ]
+        store = site.store()
+        put_all(store, log, cuts)
+        view = site.view(store)
+        view.catch_up()
+        require_fold(view, folded(log), [NS])
+        # The third 0, the third 1 and the second 2 came when they were forgotten.
+        assert view.requests(NS).head() == Head(generation=5, count=1)
 
     def test_a_quarantine_lasts_until_a_rollback_is_committed(self, site: Site) -> None:
         store, bad = site.store(), RollbackStatus.QUARANTINED

@@ -6,6 +6,9 @@ Full variety is in `tests.strategies`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from hypothesis import strategies as st
 
 from cachemind.events import (
@@ -36,6 +39,7 @@ from tests.fold_cases import (
     lsn,
     read,
     reads,
+    requested,
     stored,
 )
 
@@ -138,12 +142,20 @@ def bodies() -> st.SearchStrategy[Body]:
     return st.one_of(*[_stored()] * 5, *others, rare)
 
 
+def _envelope(body: Body, word: str, request: str, **fields: Any) -> Envelope:
+    made = envelope(body, word, **fields)
+    if not request or isinstance(body, RolledBack):
+        return made
+    return replace(made, event_id=requested(request, word))
+
+
 def envelopes() -> st.SearchStrategy[Envelope]:
-    """Mostly on timeline 0, where a log without a rollback stays."""
+    """Mostly on timeline 0, where a log without a rollback stays; some of requests."""
     return st.builds(
-        envelope,
+        _envelope,
         bodies(),
         st.integers(0, 15).map(str),
+        st.sampled_from(["", "", "", "a", "b", "c"]),
         namespace=st.sampled_from([*[NAMESPACES[0]] * 3, NAMESPACES[1]]),
         timeline=st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3, 4, 5]),
         at_ns=st.integers(0, 9).map(lambda ms: ms * 1_000_000),

@@ -10,7 +10,7 @@ import pytest
 from cachemind.core.access import ACCESS_NAMESPACE
 from cachemind.core.entry_bytes import encode
 from cachemind.core.fold import apply
-from cachemind.core.requested import Request
+from cachemind.core.requested import Head, Remembered, Request
 from cachemind.core.state import Effect, Hits, NamespaceState, Step
 from cachemind.core.verification import digest_mismatch
 from cachemind.core.working_set import WorkingSet
@@ -143,13 +143,33 @@ def test_a_request_without_effect_is_done_and_a_fenced_one_is_not() -> None:
     assert (step.effect, step.request is not None) == (Effect.NO_CHANGE, True)
     work, step = after([asked(stored("p"), timeline=9)], asked(stored("q")))
     assert step.effect is Effect.APPLIED
-    assert step.request == Request(
-        event_id=FIRST,
-        offset=Offset(1),
-        snapshot_id=stored("q").snapshot_id,
-        ttl_ms=stored("q").ttl_ms,
+    assert step.request == Remembered(
+        request=Request(
+            event_id=FIRST,
+            offset=Offset(1),
+            snapshot_id=stored("q").snapshot_id,
+            ttl_ms=stored("q").ttl_ms,
+        ),
+        head=Head(generation=0, count=1),
     )
     assert present(work) == ["q"]
+
+
+def test_the_newest_requests_are_remembered_and_older_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cachemind.core.requested.GENERATION", 2)
+    log = [asked(stored(f"p{n}"), requested(f"{n}")) for n in range(5)]
+    for number, effect in (
+        (0, Effect.APPLIED),  # of the generation before the last two
+        (1, Effect.APPLIED),
+        (2, Effect.NO_CHANGE),
+        (3, Effect.NO_CHANGE),
+        (4, Effect.NO_CHANGE),
+    ):
+        _, step = after(log, asked(stored("again"), requested(f"{number}")))
+        assert step.effect is effect, number
+    assert step.request is None
 
 
 def test_a_request_that_was_rolled_back_is_not_done_again() -> None:

@@ -80,7 +80,8 @@ class Once:
         Raises: `InvalidRequest` for another content than that one's, `LogUnavailable`.
         """
         try:
-            first = self._view.requests(self._namespace).request(asked.event_id)
+            requests = self._view.requests(self._namespace)
+            first = requests.request(asked.event_id, requests.head())
         except StoreError as error:
             raise LogUnavailable(f"what is done cannot be read: {error}") from error
         if first is not None and first.event_id != asked.event_id:

@@ -7,7 +7,7 @@ from threading import Lock
 
 from cachemind.adapters.store_batch import Batch, batch_of, placing_rows
 from cachemind.adapters.store_journal import DEFAULT_CHANGES, Journal
-from cachemind.adapters.store_pruning import report_rows, version_rows
+from cachemind.adapters.store_pruning import report_rows, request_rows, version_rows
 from cachemind.adapters.store_reading import (
     LiveRows,
     NoRows,
@@ -97,6 +97,13 @@ class MemoryStore(LiveRows):
             gone, count = version_rows(self.rows(), namespace, below, limit)
             self._rows = self.rows().changed(gone)
         return count
+
+    def forget_requests(self, namespace: Namespace, limit: int) -> int:
+        """Delete requests that nobody looks for any more; return how many."""
+        with self._lock:
+            gone = request_rows(self.rows(), namespace, limit)
+            self._rows = self.rows().changed(gone)
+        return len(gone)
 
     def forget_reports(
         self, horizons: Mapping[Namespace, Version], after: bytes, limit: int

@@ -17,7 +17,7 @@ from cachemind.adapters.rocks_database import RocksDatabase
 from cachemind.adapters.rocks_options import RocksMemory, RocksRows
 from cachemind.adapters.rocks_shadow import RocksShadow
 from cachemind.adapters.store_journal import DEFAULT_CHANGES
-from cachemind.adapters.store_pruning import report_rows, version_rows
+from cachemind.adapters.store_pruning import report_rows, request_rows, version_rows
 from cachemind.adapters.store_reading import LiveRows
 from cachemind.adapters.store_rows import StoreIdentity
 from cachemind.adapters.store_swap import begin, forget_before, settle
@@ -87,6 +87,13 @@ class RocksStore(LiveRows):
         if rows:
             self._database.write(rows)
         return gone
+
+    def forget_requests(self, namespace: Namespace, limit: int) -> int:
+        """Delete requests that nobody looks for any more; return how many."""
+        gone = request_rows(self.rows(), namespace, limit)
+        if gone:
+            self._database.write(gone)
+        return len(gone)
 
     def forget_reports(
         self, horizons: Mapping[Namespace, Version], after: bytes, limit: int

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from cachemind.adapters import store_rows
-from cachemind.adapters.store_reading import Rows, read_horizon
+from cachemind.adapters.store_reading import RowRequests, Rows, read_horizon
 from cachemind.adapters.store_rows import Row
 from cachemind.core import history_bytes
 from cachemind.core.packing import pack_u64
@@ -37,6 +38,14 @@ def version_rows(
         gone.append((store_rows.touched_key(namespace, version), None))
     gone.append((store_rows.in_namespace(store_rows.HORIZON, namespace), pack_u64(end)))
     return gone, end - first
+
+
+def request_rows(rows: Rows, namespace: Namespace, limit: int) -> Sequence[Row]:
+    """Return up to `limit` requests to delete, of generations not remembered."""
+    head = RowRequests(rows, namespace).head()
+    first = store_rows.generation_prefix(namespace, 0)
+    end = store_rows.generation_prefix(namespace, head.first)
+    return [(key, None) for key, _ in islice(rows.scan(first, end), limit)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

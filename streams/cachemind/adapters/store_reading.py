@@ -11,7 +11,7 @@ from cachemind.adapters.store_journal import changes_since
 from cachemind.core import entry_bytes, history_bytes, state_bytes
 from cachemind.core.collecting import Held
 from cachemind.core.digest import EMPTY_DIGEST, add
-from cachemind.core.requested import Request, Requests
+from cachemind.core.requested import Head, Request, Requests
 from cachemind.core.rollback_report import Quarantine, RollbackReport
 from cachemind.core.state import (
     Change,
@@ -190,10 +190,20 @@ class RowRequests:
         self._rows = rows
         self._namespace = namespace
 
-    def request(self, event_id: EventId) -> Request | None:
+    def head(self) -> Head:
+        """Return the present generation."""
+        at = store_rows.in_namespace(store_rows.REQUEST, self._namespace)
+        raw = self._rows.get(at)
+        return Head() if raw is None else history_bytes.decode_head(raw)
+
+    def request(self, event_id: EventId, head: Head) -> Request | None:
         """Return the first event of the request that `event_id` is of."""
-        raw = self._rows.get(store_rows.request_key(self._namespace, event_id))
-        return None if raw is None else history_bytes.decode_request(raw)
+        for generation in range(head.generation, head.first - 1, -1):
+            at = store_rows.request_key(self._namespace, generation, event_id)
+            raw = self._rows.get(at)
+            if raw is not None:
+                return history_bytes.decode_request(raw)
+        return None
 
 
 def scan_prefix(rows: Rows, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -17,10 +17,12 @@ length byte and the name, so that no namespace's rows start with another's.
     0b rollback_id[16] NAMESPACE              `RollbackReport`
     0c NAMESPACE                              `Quarantine`, where there is one
     0d NAMESPACE                              first version that has rows, u64
-    0e NAMESPACE request[12]                  `Request` that is done; it stays
+    0e NAMESPACE                              `Head` of requests, where there are any
+    0e NAMESPACE generation[8] request[12]    `Request` that is done
 
 Rows of versions may go (06, 09), up to 0d, and the report of a rollback may be empty
-(0b), where nothing that is kept leads back to them: see `store_pruning`.
+(0b), where nothing that is kept leads back to them: see `store_pruning`. So may
+requests (0e) of generations that nobody looks into any more.
 
 The applied offset stays at one key, the seal is under a new key with each commit. A
 reader that sees old rows lie over newer ones finds that the two differ.
@@ -123,9 +125,14 @@ def report_prefix(rollback_id: EventId) -> bytes:
     return REPORT + rollback_id
 
 
-def request_key(namespace: Namespace, event_id: EventId) -> bytes:
+def generation_prefix(namespace: Namespace, generation: int) -> bytes:
+    """Return what the keys of all requests of one generation start with."""
+    return in_namespace(REQUEST, namespace) + pack_u64(generation)
+
+
+def request_key(namespace: Namespace, generation: int, event_id: EventId) -> bytes:
     """Return where the request is that an event is of."""
-    return in_namespace(REQUEST, namespace) + request_of(event_id)
+    return generation_prefix(namespace, generation) + request_of(event_id)
 
 
 def version_of(key: bytes) -> Version:
@@ -218,9 +225,12 @@ def _history(namespace: Namespace, total: Mutations) -> Iterator[Row]:
         if row.target is not None:
             at_target = target_key(namespace, row.version)
             yield at_target, history_bytes.encode_target(row.target)
-    for request in total.requests:
-        at_request = request_key(namespace, request.event_id)
-        yield at_request, history_bytes.encode_request(request)
+    for done in total.requests:
+        at_request = request_key(namespace, done.head.generation, done.request.event_id)
+        yield at_request, history_bytes.encode_request(done.request)
+    if total.requests:
+        head = history_bytes.encode_head(total.requests[-1].head)
+        yield in_namespace(REQUEST, namespace), head
     for report in total.reports:
         at_report = report_key(report.rollback_id, namespace)
         yield at_report, history_bytes.encode_report(report)

@@ -76,11 +76,17 @@ class Forgetting:
         horizons: dict[Namespace, Version] = {}
         for kept in oldest.held.namespaces:
             yield ASKED
+            yield from self._requests(kept.namespace)
             horizon = self._horizon(kept, begins)
             if horizon > 0:
                 horizons[kept.namespace] = horizon
                 yield from self._versions(kept.namespace, horizon)
         yield from self._reports(horizons)
+
+    def _requests(self, namespace: Namespace) -> Iterator[int]:
+        store, most = self._deps.store, self._deps.rows
+        while gone := store.forget_requests(namespace, most):
+            yield gone
 
     def _versions(self, namespace: Namespace, horizon: Version) -> Iterator[int]:
         store, most = self._deps.store, self._deps.rows

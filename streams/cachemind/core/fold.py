@@ -32,7 +32,13 @@ from typing import Final, assert_never
 
 from cachemind.core.api_keys import gives_way
 from cachemind.core.decisions import changes_of, is_fenced
-from cachemind.core.requested import NO_REQUESTS, Request, Requests, is_requested
+from cachemind.core.requested import (
+    NO_REQUESTS,
+    Remembered,
+    Request,
+    Requests,
+    is_requested,
+)
 from cachemind.core.rollback_report import REASON_CHARS, refused
 from cachemind.core.state import (
     HIT_HISTORY,
@@ -91,12 +97,15 @@ def apply(
         case Stored() | Evicted() | Pinned() | Feedback() | Invalidated():
             if is_fenced(state, envelope):
                 return _step(Effect.FENCED, _counted(state, "fenced"))
-            asked = is_requested(envelope.event_id)
-            if asked and requests.request(envelope.event_id) is not None:
+            head = requests.head() if is_requested(envelope.event_id) else None
+            if head and requests.request(envelope.event_id, head) is not None:
                 return unchanged(state)
             changes = changes_of(state, entries, envelope, lsn)
             step = _changed(state, entries, envelope, lsn, changes)
-            return replace(step, request=_request(envelope, lsn)) if asked else step
+            if head is None:
+                return step
+            done = Remembered(request=_request(envelope, lsn), head=head.next())
+            return replace(step, request=done)
         case RolledBack():
             return _rolled_back(state, envelope, body, lsn)
         case PolicyChanged():

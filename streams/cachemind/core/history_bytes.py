@@ -15,7 +15,7 @@ from cachemind.core.packing import (
     pack_text,
     pack_u64,
 )
-from cachemind.core.requested import Request
+from cachemind.core.requested import Head, Request
 from cachemind.core.rollback_report import (
     Quarantine,
     RollbackReport,
@@ -96,6 +96,19 @@ def decode_request(raw: bytes) -> Request:
     )
     row.end()
     return found
+
+
+def encode_head(head: Head) -> bytes:
+    """Return the row of the present generation of requests."""
+    return _FORMAT_BYTE + pack_u64(head.generation) + pack_u64(head.count)
+
+
+def decode_head(raw: bytes) -> Head:
+    """Return the generation of a row. Raises: `CorruptState`."""
+    row = _open("generation of requests", raw)
+    head = Head(generation=row.u64(), count=row.u64())
+    row.end()
+    return head
 
 
 def encode_report(report: RollbackReport) -> bytes:

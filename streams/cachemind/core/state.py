@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-from cachemind.core.requested import Request
+from cachemind.core.requested import Remembered
 from cachemind.core.rollback_report import RollbackReport
 from cachemind.types import (
     EMPTY,
@@ -205,7 +205,7 @@ class Step:
     removed_contexts: dict[ExactKey, ContextKey]
     report: RollbackReport | None = None
     placed: Sequence[ExactKey] = ()
-    request: Request | None = None
+    request: Remembered | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,14 @@ from types import MappingProxyType
 from typing import Final
 
 from cachemind.core.fold import apply
-from cachemind.core.requested import NO_REQUESTS, Request, Requests, request_of
+from cachemind.core.requested import (
+    NO_REQUESTS,
+    Head,
+    Remembered,
+    Request,
+    Requests,
+    request_of,
+)
 from cachemind.core.rollback_report import RollbackReport, RollbackStatus
 from cachemind.core.state import (
     Change,
@@ -48,7 +55,7 @@ class WorkingSet:
 
     def __init__(self, loader: Loader, requests: RequestsLoader = no_requests) -> None:
         self._loader = loader
-        self._requests = requests
+        self._done = requests
         self._pending: dict[Namespace, _Pending] = {}
 
     def apply(self, envelope: Envelope, lsn: Lsn) -> Step:
@@ -66,6 +73,10 @@ class WorkingSet:
         """Return the entries as the batch so far leaves them."""
         return self._of(namespace).overlay
 
+    def requests(self, namespace: Namespace) -> Requests:
+        """Return the requests that are done as the batch so far leaves them."""
+        return self._of(namespace)
+
     def steps(self) -> Mapping[Namespace, Sequence[Step]]:
         """Return the steps of each touched namespace, in log order, to commit."""
         return {name: pending.steps for name, pending in self._pending.items()}
@@ -74,8 +85,7 @@ class WorkingSet:
         pending = self._pending.get(namespace)
         if pending is None:
             state, entries = self._loader(namespace)
-            asked = self._requests(namespace)
-            pending = _Pending(state, Overlay(entries), asked)
+            pending = _Pending(state, Overlay(entries), self._done(namespace))
             self._pending[namespace] = pending
         return pending
 
@@ -90,18 +100,25 @@ class _Pending:
         self.overlay = overlay
         self.steps: list[Step] = []
         self._committed = committed
-        self._requests: dict[bytes, Request] = {}
+        self._requests: dict[bytes, Remembered] = {}
+        self._head: Head | None = None
 
-    def request(self, event_id: EventId) -> Request | None:
+    def head(self) -> Head:
+        return self._committed.head() if self._head is None else self._head
+
+    def request(self, event_id: EventId, head: Head) -> Request | None:
         found = self._requests.get(request_of(event_id))
-        return self._committed.request(event_id) if found is None else found
+        if found is None or found.head.generation < head.first:
+            return self._committed.request(event_id, head)
+        return found.request
 
     def keep(self, step: Step) -> None:
         self.state = step.state
         self.overlay.put(step.entries, step.hits)
         self.steps.append(step)
         if step.request is not None:
-            self._requests[request_of(step.request.event_id)] = step.request
+            done = request_of(step.request.request.event_id)
+            self._requests[done], self._head = step.request, step.request.head
 
 
 class Overlay:
@@ -164,7 +181,7 @@ class Mutations:
     hits: dict[ExactKey, Hits | None] = field(default_factory=dict)
     versions: list[tuple[VersionRow, Sequence[ExactKey]]] = field(default_factory=list)
     reports: list[RollbackReport] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[Remembered] = field(default_factory=list)
     touched: dict[tuple[ContextKey, ExactKey], bool] = field(default_factory=dict)
     placed: bool = False
     """Whether there are changes that are in the store's copy and not named here."""

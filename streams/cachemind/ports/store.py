@@ -79,6 +79,13 @@ class HistoryStore(StoreHistory, Protocol):
         """
         ...
 
+    def forget_requests(self, namespace: Namespace, limit: int) -> int:
+        """Delete requests of generations that are not remembered, at most `limit`.
+
+        Returns how many went.
+        """
+        ...
+
     def forget_reports(
         self, horizons: Mapping[Namespace, Version], after: bytes, limit: int
     ) -> tuple[bytes | None, int]:
