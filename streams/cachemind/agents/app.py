@@ -19,6 +19,7 @@ from aiokafka import (  # type: ignore[import-untyped] # ships no types
 from aiokafka.errors import (  # type: ignore[import-untyped] # ships no types
     KafkaError,
 )
+from faust.assignor.partition_assignor import PartitionAssignor
 from faust.exceptions import ConsumerNotStarted
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
@@ -27,6 +28,7 @@ from mode.threads import ServiceThread, WorkerThread
 
 from cachemind.agents.faust_settings import broker_access
 from cachemind.agents.pacing import APART_S, Pacing
+from cachemind.agents.spread_assignor import SpreadAssignor
 from cachemind.errors import LogUnavailable
 from cachemind.types import Offset, Partition
 
@@ -183,6 +185,7 @@ def build_app(
 
     Call it inside the running event loop. `settings` has librdkafka's names. Unless it
     `commits`, the group's offsets are left to whoever commits them with their work.
+    Then each partition goes to whoever has fewest, whatever its number.
     With an `instance`, which no other member may have, it gets back at once what it
     held before it died; others get it as late as without (KIP-345).
     Raises: `InvalidSetting`.
@@ -206,6 +209,7 @@ def build_app(
         topic_disable_leader=True,
         web_enabled=False,
         autodiscover=False,
+        PartitionAssignor=PartitionAssignor if commits else SpreadAssignor,
     )
     transport = _Transport if commits else _SilentTransport
     app.transport = transport(app.conf.broker_consumer, app)
