@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from cachemind.adapters.kafka_acls import KafkaAcls
 from cachemind.adapters.kafka_config import open_consumer
 from cachemind.adapters.kafka_errors import kafka_error
-from cachemind.adapters.kafka_topics import describe_topics
+from cachemind.adapters.kafka_grants import KafkaGrants
+from cachemind.adapters.kafka_topics import describe_topics, ensure_topics
 from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.core.grant_access import AccessRule, Doing, Resource
+from cachemind.core.topics import Mode, topics
 from cachemind.errors import LogRejected
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.cli.main import main
@@ -193,3 +198,34 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     nobody: Properties = {"bootstrap.servers": "127.0.0.1:1"}
     assert named in grants(nobody, "create", *words, code=2)
+
+
+def test_what_may_not_be_read_and_what_is_no_grant_is_left_out_and_said_once(
+    secured: Secured,
+    grants: Grants,
+    topic_prefix: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    admin = secured.login(ADMIN)
+    made = grants(admin, "create", *GRANT)
+    like = topics(1, Mode.DEVELOPMENT, topic_prefix).requests
+    ensure_topics(admin, [like, replace(like, name=f"{like.name}.shop.writer")])
+    looks = AccessRule(
+        principal=f"User:{OTHER}",
+        resource=Resource.TOPIC,
+        name=topic_prefix,
+        prefixed=True,
+        doing=Doing.DESCRIBE,
+    )
+    with (
+        closing(KafkaAcls(admin)) as acls,
+        closing(KafkaGrants(secured.login(OTHER), topic_prefix)) as found,
+    ):
+        acls.add([looks])
+        # Until the broker knows the rule there is nothing to be seen at all.
+        eventually(lambda: found.listed() != [])
+        assert found.find() == found.find() == {}
+        acls.add([replace(looks, doing=Doing.READ)])
+        eventually(lambda: list(found.find()) == [made["requests"]])
+    for said in ("may not be read", "is no topic of a grant"):
+        assert sum(said in told for told in caplog.messages) == 1

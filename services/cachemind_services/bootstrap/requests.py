@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cachemind.adapters.clock import SystemClock
@@ -77,18 +78,17 @@ async def _run(
     ports = CommandPorts(settings, log)
     framing = await asyncio.to_thread(command_framing, settings, register=True)
 
+    process = _Process(
+        settings=settings,
+        log=log,
+        framing=framing,
+        failpoint=failpoint,
+        stopping=stop.is_set,
+    )
+
     def handler(topic: str, partition: Partition) -> Handler:
-        pasts, desk = _Pasts(settings, log), make_desk(settings, ports)
-        return _Answering(
-            settings,
-            topic_of(settings, topic),
-            partition,
-            pasts,
-            desk,
-            framing,
-            failpoint,
-            stop.is_set,
-        )
+        desk = make_desk(settings, ports)
+        return _Answering(process, topic_of(settings, topic), partition, desk)
 
     reader = KafkaReader(kafka, topics.requests.name, request_s=WAIT_S)
     grants = KafkaGrants(kafka, settings.topic_prefix)
@@ -120,45 +120,38 @@ def topic_of(settings: Settings, name: str) -> RequestTopic:
     return request_topic(settings.topic_prefix, name, trusted=trusted)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What all partitions of one process are answered with."""
+
+    settings: Settings
+    log: LogIdentity
+    framing: Framing
+    failpoint: Callable[[str], None]
+    stopping: Callable[[], bool]
+
+
 class _Answering:
     """One partition's session, on a thread of its own, and what stands on it."""
 
     def __init__(
         self,
-        settings: Settings,
+        process: _Process,
         topic: RequestTopic,
         partition: Partition,
-        pasts: _Pasts,
         desk: CommandDesk,
-        framing: Framing,
-        failpoint: Callable[[str], None],
-        stopping: Callable[[], bool],
     ) -> None:
-        topics, clock = topics_of(settings), SystemClock()
+        settings = process.settings
+        topics, kept_at = topics_of(settings), _kept_at(settings, topic, partition)
         self._place = f"{topic.name}[{partition}]"
-        self._pasts = pasts
-        kept_at = _kept_at(settings, topic, partition)
+        self._pasts = _Pasts(settings, process.log)
         self._session = _session(settings, topic, partition, kept_at)
         self._thread = OwnThread(f"requests-{partition}")
-        host, chance = socket.gethostname(), secrets.token_hex(4)
         self._batching = Batching(
             BatchingDeps(
                 session=self._session,
                 thread=self._thread,
-                commanding=Commanding(
-                    CommandingDeps(
-                        session=self._session,
-                        topic=topic,
-                        past=pasts.of,
-                        codec=codec_of(settings),
-                        clock=clock,
-                        random=secrets.token_bytes,
-                        writer=WriterId(f"requests-{host}-{partition}-{chance}"),
-                        failpoint=failpoint,
-                        stopping=stopping,
-                        framing=framing,
-                    )
-                ),
+                commanding=self._commanding(process, topic, partition),
                 desk=desk,
                 topics=OutboxTopics(
                     requests=topic,
@@ -166,10 +159,29 @@ class _Answering:
                     kept_at=kept_at,
                     dlq=topics.dlq.name,
                 ),
-                clock=clock,
+                clock=SystemClock(),
                 random=secrets.token_bytes,
-                failpoint=failpoint,
-                framing=framing,
+                failpoint=process.failpoint,
+                framing=process.framing,
+            )
+        )
+
+    def _commanding(
+        self, process: _Process, topic: RequestTopic, partition: Partition
+    ) -> Commanding:
+        host, chance = socket.gethostname(), secrets.token_hex(4)
+        return Commanding(
+            CommandingDeps(
+                session=self._session,
+                topic=topic,
+                past=self._pasts.of,
+                codec=codec_of(process.settings),
+                clock=SystemClock(),
+                random=secrets.token_bytes,
+                writer=WriterId(f"requests-{host}-{partition}-{chance}"),
+                failpoint=process.failpoint,
+                stopping=process.stopping,
+                framing=process.framing,
             )
         )
 
