@@ -17,8 +17,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Complete {
-    // Avro single object, commands 0.2.0.
-    static final byte[] COMMANDS = HexFormat.of().parseHex("c3017a9ebe67d3715d99");
+    // Avro single object, commands 0.3.0.
+    static final byte[] COMMANDS = HexFormat.of().parseHex("c301f4892ebe806feffa");
     static final int COMPLETE = 2, ANSWERED = 2;
     static final String[] OUTCOMES = {
         "?", "hit_exact", "hit_semantic", "hit_chunk", "miss", "bypass"

@@ -11,7 +11,7 @@ import uuid
 
 from confluent_kafka import Consumer, Producer
 
-COMMANDS = bytes.fromhex("c3017a9ebe67d3715d99")  # single object, commands 0.2.0
+COMMANDS = bytes.fromhex("c301f4892ebe806feffa")  # single object, commands 0.3.0
 COMPLETE, ANSWERED, NONE = 2, 2, b"\0"
 OUTCOMES = ("?", "hit_exact", "hit_semantic", "hit_chunk", "miss", "bypass")
 

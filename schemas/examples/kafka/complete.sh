@@ -30,7 +30,7 @@ correlation=$(od -An -tx1 "$work/id" | tr -d ' \n')
 quoted=$(printf %s "$question" | sed 's/["\\]/\\&/g')
 body="{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"$quoted\"}]}"
 {
-    printf '\303\001\172\236\276\147\323\161\135\231' # single object, commands 0.2.0
+    printf '\303\001\364\211\056\276\200\157\357\372' # single object, commands 0.3.0
     cat "$work/id"
     text "$namespace"
     number 2 # Complete; 1 would be Lookup
