@@ -52,3 +52,11 @@ def test_a_service_that_is_stopped_while_it_starts_ends_with_0(
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         assert process.wait(15) == 0
+
+
+def test_a_command_does_not_pay_for_the_import_of_faust() -> None:
+    asks = "import sys, cachemind_services.cli.main; print('faust' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "False\n", done.stderr

@@ -17,7 +17,7 @@ from cachemind.core.topics import TopicSpec
 from cachemind.errors import AuditFileDamaged
 from cachemind.types import Partition
 from cachemind_services.bootstrap.log import identify, kafka_of, topics_of
-from cachemind_services.bootstrap.sink import SinkParts
+from cachemind_services.bootstrap.sink_parts import SinkParts
 from cachemind_services.settings import Settings
 from cachemind_services.sink_metrics import PrometheusSinkMetrics
 
