@@ -85,7 +85,7 @@ wheel: $(READY)
 # on this machine is named and skipped.
 CHECKOV := build/checkov
 INFRA_TESTS := $(addprefix tests/infra/test_,policies_enforced.py refusals.py \
-    assertions_can_fail.py)
+    assertions_can_fail.py planned_tasks.py)
 
 infra: $(READY) $(CHECKOV)/ready
 	infra/terraform/check.sh $(abspath $(BIN)/python $(CHECKOV)/bin/checkov)
