@@ -204,7 +204,7 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
     ("service/main.tf", "var.running ? each.value.max : 0", "each.value.max"),
     ("service/main.tf", "ALBRequestCountPerTarget", "ECSServiceAverageCPUUtilization"),
     ("kafka/main.tf", "enabled   = true", "enabled = false"),
-    ("service/main.tf", "var.kafka.lag == null ? {} : local.groups", "{}"),
+    ("service/main.tf", "= local.lags", "= {}"),
     ("service/outputs.tf", "/v1", "/v2"),
     ("observability/main.tf", "fold-lag = {", "fold-late = {"),
     ("observability/main.tf", "-cut-age", "-cut-late"),

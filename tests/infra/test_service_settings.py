@@ -85,10 +85,14 @@ def test_every_process_is_a_command_of_the_program() -> None:
         assert ended.value.code == 0
 
 
-def test_alarms_are_on_metrics_that_the_program_has() -> None:
-    text = (MODULES / "observability" / "main.tf").read_text()
-    wanted = set(re.findall(r'"(cachemind_\w+)"', text))
-    assert wanted
+def test_alarms_and_scaling_are_on_metrics_that_the_program_has() -> None:
+    files = (MODULES / "observability" / "main.tf", SERVICE / "main.tf")
+    wanted = {
+        name
+        for path in files
+        for name in re.findall(r'"(cachemind_\w+)"', path.read_text())
+    }
+    assert len(wanted) > len(files)
     source = Path(__file__).parents[2] / "services" / "cachemind_services"
     named = {
         name

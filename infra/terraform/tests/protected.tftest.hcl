@@ -413,6 +413,11 @@ run "protected" {
   }
 
   assert {
+    condition     = join(" ", module.service.protections.scaled_by_lag) == "signer sink"
+    error_message = "Signer and sink do not grow with their lag."
+  }
+
+  assert {
     condition = toset(flatten([
       for policy in values(module.service.start_policies) : [
         for statement in policy.Statement : [

@@ -32,8 +32,8 @@ resource "aws_msk_cluster" "this" {
   cluster_name           = var.name
   kafka_version          = var.kafka_version
   number_of_broker_nodes = var.brokers
-  # Shows lag and rates by topic and group, which the alarms stand on.
-  enhanced_monitoring = "PER_TOPIC_PER_BROKER"
+  # Lag and what else the alarms stand on comes from the program: by broker is enough.
+  enhanced_monitoring = "PER_BROKER"
 
   broker_node_group_info {
     instance_type   = var.instance_type

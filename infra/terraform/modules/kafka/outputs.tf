@@ -14,16 +14,6 @@ output "mechanism" {
   value       = "SCRAM-SHA-512"
 }
 
-output "lag" {
-  description = "Where CloudWatch has the lag of a consumer group, for alarms and scaling."
-  value = {
-    namespace  = "AWS/Kafka"
-    metric     = "SumOffsetLag"
-    group      = "Consumer Group"
-    dimensions = { "Cluster Name" = aws_msk_cluster.this.cluster_name }
-  }
-}
-
 output "cluster" {
   description = "Name and number of brokers, for alarms."
   value       = { name = aws_msk_cluster.this.cluster_name, brokers = var.brokers }

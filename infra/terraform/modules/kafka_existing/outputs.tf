@@ -18,11 +18,6 @@ output "mechanism" {
   value       = var.mechanism
 }
 
-output "lag" {
-  description = "Where CloudWatch has the lag of a consumer group, or null."
-  value       = var.lag
-}
-
 output "cluster" {
   description = "Null: its own alarms are its owner's."
   value       = null

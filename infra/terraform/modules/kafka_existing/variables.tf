@@ -35,14 +35,3 @@ variable "account_secrets_key" {
     error_message = "account_secrets_key is the ARN of a KMS key, not of an alias."
   }
 }
-
-variable "lag" {
-  type = object({
-    namespace  = string
-    metric     = string
-    group      = string
-    dimensions = map(string)
-  })
-  default     = null
-  description = "Where CloudWatch has the lag of a consumer group; null where it is not known: then no alarm and no scaling stands on it."
-}

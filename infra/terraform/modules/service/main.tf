@@ -63,7 +63,8 @@ locals {
     signer = { min = min(var.worker.min, var.topics.partitions), max = min(var.worker.max, var.topics.partitions), grace = null }
     sink   = { min = min(var.worker.min, var.topics.partitions), max = min(var.worker.max, var.topics.partitions), grace = null }
   }
-  groups = { signer = "${var.topics.prefix}-signer", sink = "${var.topics.prefix}-sink" }
+  # What each says of itself: the records that wait for it, in the partition with most.
+  lags = { signer = "cachemind_signer_lag_records", sink = "cachemind_sink_lag_records" }
 }
 
 resource "aws_ecs_service" "this" {
@@ -136,7 +137,7 @@ resource "aws_appautoscaling_policy" "requests" {
 }
 
 resource "aws_appautoscaling_policy" "lag" {
-  for_each           = var.kafka.lag == null ? {} : local.groups
+  for_each           = local.lags
   name               = "lag"
   policy_type        = "TargetTrackingScaling"
   service_namespace  = "ecs"
@@ -149,17 +150,9 @@ resource "aws_appautoscaling_policy" "lag" {
     scale_out_cooldown = 60
 
     customized_metric_specification {
-      namespace   = var.kafka.lag.namespace
-      metric_name = var.kafka.lag.metric
+      namespace   = var.name
+      metric_name = each.value
       statistic   = "Maximum"
-
-      dynamic "dimensions" {
-        for_each = merge(var.kafka.lag.dimensions, { (var.kafka.lag.group) = each.value })
-        content {
-          name  = dimensions.key
-          value = dimensions.value
-        }
-      }
     }
   }
 }

@@ -56,12 +56,6 @@ variable "kafka" {
     mechanism           = string
     account_secrets     = map(string)
     account_secrets_key = optional(string)
-    lag = optional(object({
-      namespace  = string
-      metric     = string
-      group      = string
-      dimensions = map(string)
-    }))
   })
   description = "How the log is reached."
 }
