@@ -17,11 +17,10 @@ from cachemind.agents.cuts_log import CutsLog
 from cachemind.agents.key_watch import CUTS_PARTITION
 from cachemind.codec.cuts import encode_key_event, encode_signed_key_event
 from cachemind.core.audit_means import Pinned
-from cachemind.core.identifiers import RANDOM_BYTES, uuid7
 from cachemind.core.key_event_record import policy_of
-from cachemind.core.operation import hash_of
 from cachemind.core.public_keys import key_id_of
 from cachemind.core.receipt_chain import key_event_signing_input
+from cachemind.core.writing import Writing
 from cachemind.events import Envelope, PolicyChanged
 from cachemind.ports import SigningKey
 from cachemind.receipts import (
@@ -32,7 +31,6 @@ from cachemind.receipts import (
     SignedKeyEvent,
 )
 from cachemind.types import (
-    FIRST_TIMELINE,
     ID_BYTES,
     Lsn,
     Offset,
@@ -70,8 +68,9 @@ class KeyEventLog:
         self._topics = topics_of(settings)
         self._clock = SystemClock()
         self._writer = KafkaWriter(kafka_of(settings), self._topics.wal.name)
-        self._writer_id = WriterId(f"keys-{secrets.token_hex(4)}")
-        self._seq = 0
+        self._writing = Writing(
+            WriterId(f"keys-{secrets.token_hex(4)}"), PRINCIPAL, secrets.token_bytes
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -142,16 +141,5 @@ class KeyEventLog:
     def _envelope(self, signed: bytes) -> Envelope:
         now_ns = self._clock.now_ns()
         body = PolicyChanged(policy=policy_of(signed))
-        self._seq += 1
-        return Envelope(
-            event_id=uuid7(now_ns, secrets.token_bytes(RANDOM_BYTES)),
-            namespace=SYSTEM_NAMESPACE,
-            trace_id=TraceId(secrets.token_bytes(ID_BYTES)),
-            principal=PRINCIPAL,
-            occurred_at_ns=now_ns,
-            writer=self._writer_id,
-            writer_seq=self._seq,
-            timeline=FIRST_TIMELINE,
-            op_hash=hash_of(body, now_ns),
-            body=body,
-        )
+        trace = TraceId(secrets.token_bytes(ID_BYTES))
+        return self._writing.event(SYSTEM_NAMESPACE, body, trace, now_ns)

@@ -11,11 +11,9 @@ from typing import Final, Self
 
 from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_writer import KafkaWriter
-from cachemind.core.identifiers import RANDOM_BYTES, uuid7
-from cachemind.core.operation import hash_of
-from cachemind.events import Body, Envelope
+from cachemind.core.writing import Writing
+from cachemind.events import Body
 from cachemind.types import (
-    FIRST_TIMELINE,
     ID_BYTES,
     Lsn,
     Namespace,
@@ -47,10 +45,12 @@ class OperatorLog:
         self._namespace = namespace
         self._codec = codec_of(settings)
         self._writer = KafkaWriter(kafka_of(settings), topics_of(settings).wal.name)
-        self._writer_id = WriterId(f"operator-{secrets.token_hex(4)}")
-        self._principal = who_asks()
+        self._writing = Writing(
+            WriterId(f"operator-{secrets.token_hex(4)}"),
+            who_asks(),
+            secrets.token_bytes,
+        )
         self._trace = TraceId(secrets.token_bytes(ID_BYTES))
-        self._seq = 0
 
     def __enter__(self) -> Self:
         return self
@@ -61,19 +61,7 @@ class OperatorLog:
     def append(self, body: Body) -> Lsn:
         """Return where the event is. Raises: `LogUnavailable`, `LogRejected`."""
         now_ns = SystemClock().now_ns()
-        self._seq += 1
-        envelope = Envelope(
-            event_id=uuid7(now_ns, secrets.token_bytes(RANDOM_BYTES)),
-            namespace=self._namespace,
-            trace_id=self._trace,
-            principal=self._principal,
-            occurred_at_ns=now_ns,
-            writer=self._writer_id,
-            writer_seq=self._seq,
-            timeline=FIRST_TIMELINE,
-            op_hash=hash_of(body, now_ns),
-            body=body,
-        )
-        record = self._codec.encode(envelope)
+        event = self._writing.event(self._namespace, body, self._trace, now_ns)
+        record = self._codec.encode(event)
         key = self._namespace.encode()
         return self._writer.append(key, record, ()).result(APPEND_S)

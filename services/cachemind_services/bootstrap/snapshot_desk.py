@@ -25,8 +25,6 @@ from cachemind.adapters.store_rows import FORMAT
 from cachemind.agents.status import MaterializerStatus
 from cachemind.codec import Codec
 from cachemind.core.checkpoint import CheckpointManifest
-from cachemind.core.identifiers import RANDOM_BYTES, uuid7
-from cachemind.core.operation import hash_of
 from cachemind.core.snapshots import (
     NO_EXPIRY,
     SnapshotManifest,
@@ -37,8 +35,9 @@ from cachemind.core.snapshots import (
     find,
     is_of_log,
 )
+from cachemind.core.writing import Writing
 from cachemind.errors import CacheError, InvalidEvent, InvalidRequest
-from cachemind.events import Envelope, SnapshotTaken
+from cachemind.events import SnapshotTaken
 from cachemind.ports import Clock, LogWriter
 from cachemind.types import (
     ID_BYTES,
@@ -108,8 +107,11 @@ class SnapshotDesk:
         self._fold = fold
         self._deps = deps
         self._turn = asyncio.Lock()
-        self._writer = WriterId(f"snapshots-{secrets.token_hex(4)}")
-        self._seq = 0
+        self._writing = Writing(
+            WriterId(f"snapshots-{secrets.token_hex(4)}"),
+            _PRINCIPAL,
+            secrets.token_bytes,
+        )
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return what answers each command."""
@@ -284,20 +286,9 @@ class SnapshotDesk:
             version=each.version,
             digest=each.digest,
         )
-        self._seq += 1
-        envelope = Envelope(
-            event_id=uuid7(now_ns, secrets.token_bytes(RANDOM_BYTES)),
-            namespace=each.namespace,
-            trace_id=TraceId(secrets.token_bytes(ID_BYTES)),
-            principal=_PRINCIPAL,
-            occurred_at_ns=now_ns,
-            writer=self._writer,
-            writer_seq=self._seq,
-            timeline=each.timeline,
-            op_hash=hash_of(body, now_ns),
-            body=body,
-        )
-        record = self._deps.codec.encode(envelope)
+        trace = TraceId(secrets.token_bytes(ID_BYTES))
+        event = self._writing.event(each.namespace, body, trace, now_ns, each.timeline)
+        record = self._deps.codec.encode(event)
         return topics.wal.append(each.namespace.encode(), record, ())
 
     # ---- removing -------------------------------------------------------------------

@@ -21,10 +21,10 @@ from cachemind.adapters.kafka_transaction import KafkaTransactions
 from cachemind.adapters.snapshot_catalog import SnapshotCatalog
 from cachemind.agents.rehearsal import RollbackPreview
 from cachemind.core.identifiers import RANDOM_BYTES, uuid7
-from cachemind.core.operation import hash_of
 from cachemind.core.partitioner import partition_of
 from cachemind.core.rollback_report import RollbackReport, Strategy
 from cachemind.core.snapshots import SnapshotManifest, find, is_of_log
+from cachemind.core.writing import Writing
 from cachemind.errors import InvalidRequest, LogUnavailable, SnapshotRefused
 from cachemind.events import Envelope, RolledBack
 from cachemind.types import (
@@ -158,7 +158,8 @@ def _versions(manifest: SnapshotManifest) -> Mapping[Namespace, Version]:
 def _events(goals: Sequence[_Goal], reason: str) -> Iterator[Envelope]:
     clock, trace = SystemClock(), TraceId(secrets.token_bytes(ID_BYTES))
     writer = WriterId(f"cli-{socket.gethostname()}-{secrets.token_hex(4)}")
-    for number, goal in enumerate(goals):
+    writing = Writing(writer, OPERATOR, secrets.token_bytes)
+    for goal in goals:
         now_ns = clock.now_ns()
         body = RolledBack(
             rollback_id=_new_id(now_ns),
@@ -166,18 +167,8 @@ def _events(goals: Sequence[_Goal], reason: str) -> Iterator[Envelope]:
             expected_head=-1,
             reason=reason,
         )
-        yield Envelope(
-            event_id=_new_id(now_ns),
-            namespace=goal.namespace,
-            trace_id=trace,
-            principal=OPERATOR,
-            occurred_at_ns=now_ns,
-            writer=writer,
-            writer_seq=number + 1,
-            timeline=goal.past.state(goal.namespace).timeline,
-            op_hash=hash_of(body, now_ns),
-            body=body,
-        )
+        timeline = goal.past.state(goal.namespace).timeline
+        yield writing.event(goal.namespace, body, trace, now_ns, timeline)
 
 
 def _new_id(now_ns: int) -> EventId:

@@ -52,20 +52,18 @@ from cachemind.core.commands import (
 )
 from cachemind.core.grant_topics import RequestTopic
 from cachemind.core.identifiers import (
-    RANDOM_BYTES,
     SPAN_BYTES,
     format_traceparent,
-    uuid7,
 )
-from cachemind.core.operation import hash_of
 from cachemind.core.rollback_goal import Done, Wish, decided, goal_of
 from cachemind.core.rollback_report import RollbackReport, Strategy
+from cachemind.core.writing import Writing
 from cachemind.errors import (
     CacheError,
     LogRejected,
     LogUnavailable,
 )
-from cachemind.events import Envelope, RolledBack
+from cachemind.events import RolledBack
 from cachemind.ports import Clock, LogRecord
 from cachemind.ports.commands import CommandPast, DeadLetter, Encoder, RequestSession
 from cachemind.types import (
@@ -116,7 +114,7 @@ class Commanding:
     def __init__(self, deps: CommandingDeps) -> None:
         self._deps = deps
         self._next: Offset | None = None
-        self._seq = 0
+        self._writing = Writing(deps.writer, deps.topic.principal, deps.random)
         self.tenures = 0
         """How often the partition was taken over."""
 
@@ -260,22 +258,9 @@ class Commanding:
         trace: TraceId,
         past: CommandPast,
     ) -> bytes:
-        deps, now_ns = self._deps, self._deps.clock.now_ns()
-        self._seq += 1
-        return deps.codec.encode(
-            Envelope(
-                event_id=uuid7(now_ns, deps.random(RANDOM_BYTES)),
-                namespace=namespace,
-                trace_id=trace,
-                principal=deps.topic.principal,
-                occurred_at_ns=now_ns,
-                writer=deps.writer,
-                writer_seq=self._seq,
-                timeline=past.state(namespace).timeline,
-                op_hash=hash_of(body, now_ns),
-                body=body,
-            )
-        )
+        now_ns, timeline = self._deps.clock.now_ns(), past.state(namespace).timeline
+        event = self._writing.event(namespace, body, trace, now_ns, timeline)
+        return self._deps.codec.encode(event)
 
     def _append(self, namespace: Namespace, record: bytes, trace: TraceId) -> Lsn:
         headers = ((TRACEPARENT, self._traceparent(trace)),)
