@@ -26,6 +26,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.threads import ServiceThread, WorkerThread
 
+from cachemind.agents.any_header import read_any_header
 from cachemind.agents.faust_settings import broker_access
 from cachemind.agents.pacing import APART_S, Pacing
 from cachemind.agents.spread_assignor import SpreadAssignor
@@ -191,6 +192,7 @@ def build_app(
     Raises: `InvalidSetting`.
     """
     access = broker_access(settings)
+    read_any_header()
     app = _App(
         group,
         broker=list(access.urls),
