@@ -278,10 +278,30 @@ async def go_on_at(
     Where that cannot be, what is below comes too and is for nothing.
     """
     app.consumer.resume_partitions({TP(topic, partition)})
+    await _skip_to(app, TP(topic, partition), offset)
+
+
+async def go_on_just_at(
+    app: faust.App, topic: str, partition: Partition, offset: Offset
+) -> bool:
+    """Have a partition that was held back delivered from `offset` on, or not at all.
+
+    What was fetched when it was held back may be dropped: without the jump there could
+    be a gap.
+    """
+    if not await _skip_to(app, TP(topic, partition), offset):
+        return False
+    app.consumer.resume_partitions({TP(topic, partition)})
+    return True
+
+
+async def _skip_to(app: faust.App, place: TP, offset: Offset) -> bool:
     try:
-        await cast(_Consumer, app.consumer).skip_to(TP(topic, partition), offset)
+        await cast(_Consumer, app.consumer).skip_to(place, offset)
     except (KafkaError, ConsumerNotStarted, TimeoutError) as error:
         log.info("the group consumer was not sent ahead: %s", type(error).__name__)
+        return False
+    return True
 
 
 def quiet_logs() -> None:
