@@ -11,6 +11,7 @@ import faust
 
 from cachemind.agents.app import (
     go_on_at,
+    go_on_just_at,
     held_partitions,
     hold_back,
     is_settled,
@@ -51,15 +52,23 @@ class HostedApp:
         """Return whether the group has said what is held; not while it decides."""
         return is_settled(self._app)
 
-    def hold_back(self, partition: Partition) -> None:
+    def hold_back(self, partition: Partition, topic: str | None = None) -> None:
         """Have nothing of `partition` delivered until `go_on_at`; a hint."""
-        if partition in self.held():
-            hold_back(self._app, self._topic, partition)
+        if partition in self.held(topic):
+            hold_back(self._app, topic or self._topic, partition)
 
     async def go_on_at(self, partition: Partition, offset: Offset) -> None:
         """Have `partition` delivered from `offset` on; a hint."""
         if partition in self.held():
             await go_on_at(self._app, self._topic, partition, offset)
+
+    async def go_on_just_at(
+        self, topic: str, partition: Partition, offset: Offset
+    ) -> bool:
+        """Have it delivered from `offset` on, with no gap; False: try again later."""
+        if partition not in self.held(topic):
+            return False
+        return await go_on_just_at(self._app, topic, partition, offset)
 
     async def watch(self, patience_s: float, tick_s: float = RETRY_S) -> None:
         """Tick until cancelled.

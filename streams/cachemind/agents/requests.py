@@ -24,11 +24,12 @@ from faust.types import StreamT
 from cachemind.agents.app import build_app, quiet_logs, raw_topic
 from cachemind.agents.first_of import first_of
 from cachemind.agents.hosted import HostedApp
+from cachemind.agents.inbox import Inbox
 from cachemind.agents.own_thread import OwnThread
 from cachemind.agents.wal_agent import record_of
 from cachemind.errors import CacheError, InvalidSetting, LogError
 from cachemind.ports import LogRecord
-from cachemind.types import Partition
+from cachemind.types import Offset, Partition
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +38,11 @@ EXIT_STOPPED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_NO_PROGRESS: Final = 3
 LEAVE_S: Final = 2.5
-INBOX_RECORDS: Final = 1_000
 FIND_S: Final = 3.0
 """Between two looks for topics of grants."""
+
+TICK_S: Final = 0.05
+"""Between two looks whether a full inbox has room again."""
 
 
 class Handler(Protocol):
@@ -115,8 +118,9 @@ async def _carry(
             deps.topic,
             lambda: asking.run(deps.ask_log),
         )
+        partitions.deliveries = app
         before = grants.found
-        await first_of(LEAVE_S, app.run(), grants.changed())
+        await first_of(LEAVE_S, app.run(), grants.changed(), partitions.take_up_again())
         if grants.found == before:
             return
 
@@ -177,13 +181,31 @@ def requests_app(
     return app
 
 
+class Deliveries(Protocol):
+    """Who delivers; see `HostedApp`."""
+
+    def hold_back(self, partition: Partition, topic: str | None = None) -> None:
+        """Have nothing of a partition delivered; a hint."""
+        ...
+
+    async def go_on_just_at(
+        self, topic: str, partition: Partition, offset: Offset
+    ) -> bool:
+        """Have it delivered from `offset` on; False: try again later."""
+        ...
+
+
 @dataclass(slots=True)
 class _Held:
-    """A partition that was delivered, and the work on it."""
+    """A partition that was delivered, and the work on it.
+
+    `held_back` while nothing more of it is to be delivered.
+    """
 
     handler: Handler
-    inbox: asyncio.Queue[LogRecord]
+    inbox: Inbox
     work: asyncio.Task[None]
+    held_back: bool = False
 
     async def end(self) -> None:
         """End what is at hand, for a moment, and leave the cluster."""
@@ -202,6 +224,7 @@ class _Partitions:
         self._always = always
         self._grants: Mapping[str, str] = {}
         self._held: dict[tuple[str, Partition], _Held] = {}
+        self.deliveries: Deliveries | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self, grants: Mapping[str, str]) -> None:
@@ -217,13 +240,31 @@ class _Partitions:
         await asyncio.gather(*(self._held.pop(place).end() for place in left))
 
     async def accept(self, topic: str, record: LogRecord) -> None:
-        """Queue one delivery; waits while its partition is far behind."""
+        """Queue one delivery; a partition that is far behind is held back."""
         if topic != self._always and topic not in self._grants:
             return
         place = topic, record.lsn.partition
         if place not in self._held:
             self._held[place] = self._begun(*place)
-        await self._held[place].inbox.put(record)
+        held = self._held[place]
+        held.inbox.deliver(record)
+        if held.inbox.full_enough and self.deliveries is not None:
+            # Each time: one that is taken over begins to be delivered again.
+            held.held_back = True
+            self.deliveries.hold_back(record.lsn.partition, topic)
+
+    async def take_up_again(self) -> None:
+        """Have what was held back delivered once there is room, until cancelled."""
+        while True:
+            for (topic, partition), held in list(self._held.items()):
+                if held.held_back and held.inbox.has_room:
+                    held.held_back = not await self._goes_on(topic, partition, held)
+            await asyncio.sleep(TICK_S)
+
+    async def _goes_on(self, topic: str, partition: Partition, held: _Held) -> bool:
+        assert self.deliveries is not None  # noqa: S101 - it held something back
+        after = Offset(held.inbox.newest + 1)
+        return await self.deliveries.go_on_just_at(topic, partition, after)
 
     async def failed(self) -> None:
         """Wait until a partition cannot go on; raise why."""
@@ -235,7 +276,7 @@ class _Partitions:
 
     def _begun(self, topic: str, partition: Partition) -> _Held:
         handler = self._open(topic, partition)
-        inbox = asyncio.Queue[LogRecord](INBOX_RECORDS)
+        inbox = Inbox()
         work = asyncio.create_task(handler.run(inbox))
         work.add_done_callback(self._ended)
         return _Held(handler, inbox, work)
