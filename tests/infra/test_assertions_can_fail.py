@@ -140,7 +140,7 @@ BROKEN: Final[tuple[tuple[str, str, str], ...]] = (
         "local.topics[pair[1]],",
         "local.topics[pair[1]], { settings = {} },",
     ),
-    ("topics/grant_acls.json", '["write"]', '["read", "write"]'),
+    ("topics/main.tf", "pattern    = pair[1].pattern", 'pattern = "literal"'),
     ("topics/outputs.tf", "var.grants == null ? [] : ", ""),
     ("topics/outputs.tf", '"replies", "client"]', '"replies"]'),
     ("service/outputs.tf", 'assignPublicIp = "DISABLED"', 'assignPublicIp = "ENABLED"'),

@@ -22,7 +22,7 @@ __all__ = ["kafka"]  # the fixture: a broker where one has to say who one is
 
 pytestmark = pytest.mark.broker
 
-GRANT_ACLS: Final = ACLS.with_name("grant_acls.json")
+TABLE: Final = ACLS.with_name("topics.json")
 WAIT_S: Final = 20.0
 
 
@@ -38,10 +38,10 @@ def test_a_grant_lets_its_user_ask_and_hear_and_nothing_else(
         {"settings": {}, "name": one.name, "partitions": 1, "replication_factor": 1}
         for one in grant_specs(topic_prefix, grant, Mode.DEVELOPMENT)
     ]
+    named = {"prefix": topic_prefix, "namespace": grant.namespace, "role": grant.role}
     wanted["acls"] = [
-        {**one, "name": one["name"].format(**mine, group=group)}
-        | {"principal": GATEWAY}
-        for one in json.loads(GRANT_ACLS.read_text("utf-8"))
+        {**one, "name": one["name"].format(**named), "principal": GATEWAY}
+        for one in json.loads(TABLE.read_text("utf-8"))["grants"]["rules"]
     ]
     settled(kafka, wanted)
     ours = kafka.login("bob")

@@ -13,6 +13,7 @@ from botocore.validate import (  # type: ignore[import-untyped]  # ships no type
 )
 
 from cachemind.core.access import Role
+from cachemind.core.grant_access import rules_of
 from cachemind.core.grant_topics import Grant, GrantTopics, grant_specs
 from cachemind.core.topics import Mode, topics
 from cachemind.types import Namespace
@@ -80,14 +81,13 @@ def test_the_task_of_topics_gives_a_user_what_its_grant_is(
     grant = Grant(namespace=Namespace("a.shop"), role=Role.CACHE_WRITER)
     names = GrantTopics("cachemind")
     plan = plan_of(tasks)
+    found = {rule for rule in plan.rules if rule.principal == "User:app"}
     assert {
-        (rule.resource, rule.name, rule.pattern, rule.operation)
-        for rule in plan.rules
-        if rule.principal == "User:app"
+        (rule.resource, rule.name, rule.pattern == "prefixed", rule.operation)
+        for rule in found
     } == {
-        ("topic", names.requests(grant), "literal", "write"),
-        ("topic", names.replies(grant), "literal", "read"),
-        ("group", names.group_prefix(grant), "prefixed", "read"),
+        (rule.resource, rule.name, rule.prefixed, rule.doing)
+        for rule in rules_of(names, grant, "User:app")
     }
     assert "User:ceremony" in plan.principals
     for name in (names.requests(grant), names.replies(grant)):

@@ -60,6 +60,9 @@ ONCE: Final = (
     Wrong("image", TAG, "service", "a tag may be moved to something else"),
     Wrong("availability_zones", '["a", "b"]', "network", "names three zones"),
     Wrong("grants", ROOT, "service", "grants: role is one of cache-reader"),
+    Wrong(
+        "settings", '{ audit_mode = "false" }', "service", "settings does not change"
+    ),
     Wrong("secrets_version", "0", "service", "secrets_version is a whole number"),
     Wrong("generations", NONE, "keys", "generations gives receipt and log a whole"),
     Wrong("passwords_version", "1.5", "kafka", "passwords_version is a whole number"),

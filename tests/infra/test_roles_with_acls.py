@@ -20,6 +20,8 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from cachemind_services.broker.sockets import free_port
+from cachemind_services.metric_files import VARIABLE
+from infra.terraform.container import tell_metrics
 from tests.bench.running import wait_for
 from tests.integration.requests_host import Client
 from tests.integration.serving import eventually
@@ -29,6 +31,13 @@ from tests.upstreams import ScriptedUpstream, served
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ADMIN: Final = "topics"
+ALARMED: Final = {
+    "signer": {"cachemind_signer_lag_records", "cachemind_cuts_total"},
+    "sink": {"cachemind_sink_lag_records"},
+}
+"""By role that nobody can ask for metrics: those that are always told."""
+
+KEY: Final = ("--role=cache-writer", "--namespace=default", "--name=shop")
 PARTITIONS: Final = 2
 READY_S: Final = 120.0
 WAIT_S: Final = 20.0
@@ -73,8 +82,18 @@ class Installation:
             "CACHEMIND_TOPIC_PREFIX": self.prefix,
             "CACHEMIND_UPSTREAM": self.upstream,
             **self.secured.settings(role),
+            **self._counting(role),
             **({} if role == "gateway" else {"CACHEMIND_LOG_DIR": self.log_dir}),
         }
+
+    def metrics(self, role: str) -> Path:
+        return self.folder / role / "metrics"
+
+    def _counting(self, role: str) -> dict[str, str]:
+        if role not in ALARMED:
+            return {}
+        self.metrics(role).mkdir(exist_ok=True)
+        return {VARIABLE: str(self.metrics(role))}
 
     @property
     def log_dir(self) -> str:
@@ -159,6 +178,7 @@ def test_every_role_does_its_work_with_its_own_rights(
         assert chat(here, "two")["x-cachemind-outcome"] == "miss"
         here.run("gateway", "rollback", "--to-snapshot", "before", "--reason", "test")
         here.run("gateway", "replay", "--to-version", "1", "export")
+        here.run("gateway", "keys", "create", *KEY)
 
         # Kafka-native clients: a command, its answer in one transaction.
         with closing(Client(here.secured.plain, here.prefix, "default")) as client:
@@ -171,7 +191,16 @@ def test_every_role_does_its_work_with_its_own_rights(
         keys = str(here.folder / "audit" / "keys.json")
         here.run("auditor", "audit", "verify", "--keys", keys, "--against-wal")
         here.run("ceremony", "audit", "keys", "list")
+
+        # What tells CloudWatch finds in their files what alarms and scaling stand on.
+        eventually(lambda: counted(here, "signer") >= ALARMED["signer"])
+        eventually(lambda: counted(here, "sink") >= ALARMED["sink"])
         assert [name for name, one in running.items() if one.poll() is not None] == []
+
+
+def counted(here: Installation, role: str) -> set[str]:
+    gauges, counters = tell_metrics.read(here.metrics(role))
+    return gauges.keys() | counters.keys()
 
 
 def kinds(here: Installation) -> set[str]:

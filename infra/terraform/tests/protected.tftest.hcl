@@ -557,8 +557,8 @@ run "for_the_hour_of_keys" {
 
   assert {
     condition = toset([for acl in module.topics.acls : "${acl.resource} ${acl.pattern} ${acl.name} ${join(" ", acl.operations)}" if acl.principal == "User:app"]) == toset([
-      "topic literal cachemind.requests.a.shop.cache-writer write",
-      "topic literal cachemind.replies.a.shop.cache-writer read",
+      "topic literal cachemind.requests.a.shop.cache-writer describe write",
+      "topic literal cachemind.replies.a.shop.cache-writer describe read",
       "group prefixed cachemind.client.a.shop.cache-writer: read",
     ])
     error_message = "An application may do something else than ask and hear its answers."

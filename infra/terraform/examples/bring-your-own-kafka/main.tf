@@ -86,6 +86,7 @@ module "service" {
   upstream_url      = var.upstream_url
   secrets           = var.secrets
   secrets_version   = var.secrets_version
+  settings          = var.settings
 
 }
 

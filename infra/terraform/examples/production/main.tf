@@ -97,6 +97,7 @@ module "service" {
   upstream_url      = var.upstream_url
   secrets           = var.secrets
   secrets_version   = var.secrets_version
+  settings          = var.settings
   gateway           = { min = 3, max = 12 }
   worker            = { min = 2, max = 8 }
 }

@@ -97,6 +97,7 @@ module "service" {
   upstream_url      = var.upstream_url
   secrets           = var.secrets
   secrets_version   = var.secrets_version
+  settings          = var.settings
   gateway           = { cpu = 2048, memory_mib = 8192, disk_gib = 30, workers = 1, min = 1, max = 2 }
   worker            = { cpu = 512, memory_mib = 2048, min = 1, max = 1 }
 }

@@ -100,6 +100,12 @@ variable "grants" {
   description = "Which user of Kafka may ask for what a role (cache-reader, cache-writer, cache-admin, auditor) may do in a namespace; see module topics."
 }
 
+variable "settings" {
+  type        = map(string)
+  default     = {}
+  description = "More of the program's settings, by name: { auth = \"true\" }; see module service."
+}
+
 variable "generations" {
   type        = object({ receipt = number, log = number })
   default     = { receipt = 1, log = 1 }

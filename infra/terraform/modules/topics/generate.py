@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from cachemind.core.access import Role
+from cachemind.core.grant_access import rules_of
 from cachemind.core.grant_topics import Grant, GrantTopics, grant_specs
 from cachemind.core.topics import Mode, TopicSpec, topics
 from cachemind.types import Namespace
 
 TABLE: Final = Path(__file__).with_name("topics.json")
 _PREFIX: Final = "p"
+_SOMEBODY: Final = "User:somebody"
 _ANY: Final = Grant(namespace=Namespace("some-namespace"), role=Role.CACHE_READER)
 
 
@@ -43,7 +45,25 @@ def _grants() -> dict[str, object]:
             for kind, spec in zip(("requests", "replies"), specs, strict=True)
         },
         "group": _template(names.group_prefix(_ANY)),
+        "rules": _rules(names),
     }
+
+
+def _rules(names: GrantTopics) -> list[dict[str, object]]:
+    """Return what lets a user have a grant, a row a resource."""
+    rows: dict[tuple[str, str, bool], list[str]] = {}
+    for rule in sorted(rules_of(names, _ANY, _SOMEBODY)):
+        about = rule.resource.value, _template(rule.name), rule.prefixed
+        rows.setdefault(about, []).append(rule.doing.value)
+    return [
+        {
+            "resource": resource,
+            "name": name,
+            "pattern": "prefixed" if prefixed else "literal",
+            "operations": operations,
+        }
+        for (resource, name, prefixed), operations in rows.items()
+    ]
 
 
 def _template(name: str) -> str:

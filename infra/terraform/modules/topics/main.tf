@@ -38,10 +38,10 @@ locals {
   }
 
   grant_acls = [
-    for pair in setproduct(local.grants, jsondecode(file("${path.module}/grant_acls.json"))) : {
+    for pair in setproduct(local.grants, local.table.grants.rules) : {
       principal  = "User:${pair[0].user}"
       resource   = pair[1].resource
-      name       = local.granted["${pair[0].namespace}.${pair[0].role}"][trim(pair[1].name, "{}")]
+      name       = replace(replace(replace(pair[1].name, "{prefix}", var.prefix), "{namespace}", pair[0].namespace), "{role}", pair[0].role)
       pattern    = pair[1].pattern
       operations = pair[1].operations
     }
