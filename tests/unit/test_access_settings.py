@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cachemind.errors import InvalidSetting
+from cachemind_services.bootstrap.requests import topic_of
 from cachemind_services.bootstrap.tokens import open_tokens, read_issuer
 from cachemind_services.cli import http
 from cachemind_services.cli.main import parser
@@ -177,3 +178,30 @@ def test_a_file_that_holds_no_key_is_named(tmp_path: Path, text: str | None) -> 
         http._credential(arguments, load({}))
     assert caught.value.name == "--key-file"
     assert "cmk_" not in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("environ", "trusted"),
+    [
+        pytest.param({}, True, id="nobody-is-asked"),
+        pytest.param({"CACHEMIND_AUTH": "true"}, False, id="deny-by-default"),
+        pytest.param(
+            {"CACHEMIND_AUTH": "true", "CACHEMIND_SHARED_REQUESTS": "refuse"},
+            False,
+            id="refused",
+        ),
+        pytest.param(
+            {"CACHEMIND_AUTH": "true", "CACHEMIND_SHARED_REQUESTS": "trust"},
+            True,
+            id="said-to-be-trusted",
+        ),
+    ],
+)
+def test_with_keys_the_topic_that_all_share_is_trusted_only_where_that_is_said(
+    environ: dict[str, str], trusted: bool
+) -> None:
+    settings = load(environ)
+    shared = topic_of(settings, "cachemind.requests")
+    assert (shared.caller is None) == trusted
+    granted = topic_of(settings, "cachemind.requests.shop.auditor")
+    assert granted.principal == "kafka:shop.auditor"
