@@ -67,8 +67,9 @@ async def test_each_topic_and_partition_has_a_handler_of_its_own() -> None:
     world = World()
     partitions = _Partitions(world.open, SHARED)
     await partitions.serve({GRANT: "1"})
-    for topic, number in ((SHARED, 0), (GRANT, 0), (SHARED, 1), (GRANT, 0)):
-        await partitions.accept(topic, record(7, number))
+    delivered = [(SHARED, 7, 0), (GRANT, 7, 0), (SHARED, 7, 1), (GRANT, 8, 0)]
+    for topic, at, number in delivered:
+        await partitions.accept(topic, record(at, number))
     assert [(t, p) for t, p, _ in world.opened] == [
         (SHARED, 0),
         (GRANT, 0),
