@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cachemind_schemas.loader import current_of
 from cachemind_services.broker import EmbeddedBroker
 from cachemind_services.broker.distribution import default_cache_dir
-from tests.integration.serving import serving
+from tests.integration.serving import run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
@@ -30,16 +31,24 @@ class Asked:
     servers: str
     upstream: ScriptedUpstream
 
-    def run(self, *argv: str | Path) -> str:
+    def run(
+        self, *argv: str | Path, question: str = QUESTION, more: Sequence[str] = ()
+    ) -> str:
         """Ask by one of the clients; return what it prints."""
-        done = subprocess.run(
-            [*argv, self.servers, "default", QUESTION],
+        done = self.ended(*argv, question=question, more=more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ended(
+        self, *argv: str | Path, question: str = QUESTION, more: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Ask by one of the clients; return how it ended."""
+        return subprocess.run(
+            [*argv, self.servers, "default", question, *more],
             capture_output=True,
             text=True,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +86,31 @@ def test_each_client_gets_the_answer_and_upstream_is_asked_once(asked: Asked) ->
     for answer in answers:
         assert json.loads(answer)["choices"][0]["message"]["content"] == content
     assert len(asked.upstream.chats) == 1
+
+
+def test_each_client_asks_by_a_grant(asked: Asked) -> None:
+    for role in ("cache-writer", "auditor"):
+        words = ("--namespace", "default", "--role", role)
+        made = run_cli("grants", "create", *words, "--bootstrap-servers", asked.servers)
+        assert made.returncode == 0, made.stderr
+    by: dict[str, Any] = {"question": "By a grant?", "more": ("cache-writer",)}
+    # The first answer has upstream's own bytes, with line ends and white space.
+    if shutil.which("kcat"):
+        first = asked.run("sh", FOLDER / "complete.sh", **by)
+        assert "By a grant?" in json.loads(first)["choices"][0]["message"]["content"]
+        done = asked.ended("sh", FOLDER / "complete.sh", more=("auditor",))
+        assert done.returncode == 1
+        assert "this caller lacks the right look_up" in done.stderr
+    told = asked.run(sys.executable, FOLDER / "complete.py", **by)
+    assert "By a grant?" in told
+    told = asked.run(sys.executable, FOLDER / "complete.py", more=("auditor",))
+    assert told.startswith("problem look_up ")
+    if shutil.which("javac"):
+        told = asked.run(
+            *("java", "-cp", ":".join(map(str, jars())), FOLDER / "Complete.java"),
+            **by,
+        )
+        assert told.startswith("hit_exact ")
 
 
 @pytest.mark.parametrize("name", ["complete.py", "Complete.java"])

@@ -1,5 +1,6 @@
 // Asks the cache over Kafka, with Kafka's own client alone. Without a build, Java 17 on:
-//     java -cp kafka-clients.jar:slf4j-api.jar Complete.java BROKERS NAMESPACE QUESTION
+//     java -cp kafka-clients.jar:slf4j-api.jar Complete.java BROKERS NAMESPACE QUESTION [ROLE]
+// With a ROLE it asks by the namespace's grant of it.
 // The bytes are those of schemas/README.md, by hand; an Avro library does as well.
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -17,6 +18,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Complete {
+    static final Duration LONGEST_WAIT = Duration.ofMinutes(1);
     // Avro single object, commands 0.3.0.
     static final byte[] COMMANDS = HexFormat.of().parseHex("c301f4892ebe806feffa");
     static final int COMPLETE = 2, ANSWERED = 2;
@@ -26,6 +28,9 @@ public class Complete {
 
     public static void main(String[] args) throws Exception {
         String brokers = args[0], namespace = args[1], question = args[2];
+        String grant = args.length > 3 ? "." + namespace + "." + args[3] : "";
+        // All that a grant lets it use.
+        String group = grant.isEmpty() ? "" : "cachemind.client" + grant + ":";
         // Sent again with the same id, it is answered so again and done once.
         UUID request = UUID.randomUUID();
         byte[] correlation = request.toString().getBytes(UTF_8);
@@ -34,7 +39,7 @@ public class Complete {
         Map<String, Object> consumes =
                 Map.of(
                         "bootstrap.servers", brokers,
-                        "group.id", request.toString(),
+                        "group.id", group + request,
                         "auto.offset.reset", "earliest",
                         "isolation.level", "read_committed");
         try (var answers = new KafkaConsumer<>(consumes, read, read);
@@ -43,16 +48,18 @@ public class Complete {
                                 Map.<String, Object>of("bootstrap.servers", brokers),
                                 bytes,
                                 bytes)) {
-            answers.subscribe(List.of("cachemind.replies"));
+            answers.subscribe(List.of("cachemind.replies" + grant));
             var record =
                     new ProducerRecord<>(
-                            "cachemind.requests",
+                            "cachemind.requests" + grant,
                             namespace.getBytes(UTF_8),
                             command(request, namespace, question));
-            record.headers().add("reply-to", "cachemind.replies".getBytes(UTF_8));
+            byte[] replies = ("cachemind.replies" + grant).getBytes(UTF_8);
+            record.headers().add("reply-to", replies);
             record.headers().add("correlation-id", correlation);
             producer.send(record).get();
-            while (true) {
+            long until = System.nanoTime() + LONGEST_WAIT.toNanos();
+            while (System.nanoTime() < until) {
                 for (var answer : answers.poll(Duration.ofSeconds(1))) {
                     if (java.util.Arrays.equals(answer.key(), correlation)) {
                         System.out.println(shown(ByteBuffer.wrap(answer.value())));
@@ -61,6 +68,8 @@ public class Complete {
                 }
             }
         }
+        System.err.println("no answer came; cachemind dlq list may say why");
+        System.exit(1);
     }
 
     static byte[] command(UUID request, String namespace, String question) {

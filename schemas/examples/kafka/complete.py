@@ -1,18 +1,20 @@
 """Asks the cache over Kafka, with confluent-kafka alone.
 
-    python complete.py BROKERS NAMESPACE QUESTION
+    python complete.py BROKERS NAMESPACE QUESTION [ROLE]
 
-The bytes are those of schemas/README.md, by hand; an Avro library does as well.
+With a ROLE it asks by the namespace's grant of it. The bytes are those of schemas/README.md, by hand; an Avro library does as well.
 """
 
 import json
 import sys
+import time
 import uuid
 
 from confluent_kafka import Consumer, Producer
 
 COMMANDS = bytes.fromhex("c301f4892ebe806feffa")  # single object, commands 0.3.0
 COMPLETE, ANSWERED, NONE = 2, 2, b"\0"
+LONGEST_WAIT_S = 60
 OUTCOMES = ("?", "hit_exact", "hit_semantic", "hit_chunk", "miss", "bypass")
 
 
@@ -56,8 +58,10 @@ class Reply:
         return self.fixed(self.number())
 
 
-def main(brokers: str, namespace: str, question: str) -> int:
+def main(brokers: str, namespace: str, question: str, role: str = "") -> int:
     """Send one command, print how it ended and what the answer is."""
+    grant = f".{namespace}.{role}" if role else ""
+    group = f"cachemind.client{grant}:" if role else ""  # all that a grant lets it use
     # Sent again with the same id, it is answered so again and done once.
     request = uuid.uuid4()
     correlation = str(request).encode()
@@ -68,22 +72,27 @@ def main(brokers: str, namespace: str, question: str) -> int:
     answers = Consumer(
         {
             "bootstrap.servers": brokers,
-            "group.id": str(request),
+            "group.id": f"{group}{request}",
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
         }
     )
-    answers.subscribe(["cachemind.replies"])
+    answers.subscribe([f"cachemind.replies{grant}"])
     producer = Producer({"bootstrap.servers": brokers, "partitioner": "murmur2_random"})
     producer.produce(
-        "cachemind.requests",
+        f"cachemind.requests{grant}",
         b"".join((*command, *fields)),
         namespace,
-        headers={"reply-to": b"cachemind.replies", "correlation-id": correlation},
+        headers={
+            "reply-to": f"cachemind.replies{grant}".encode(),
+            "correlation-id": correlation,
+        },
     )
     producer.flush()
+    until = time.monotonic() + LONGEST_WAIT_S
     while (answer := answers.poll(1.0)) is None or answer.key() != correlation:
-        pass
+        if time.monotonic() > until:
+            sys.exit("no answer came; cachemind dlq list may say why")
     answers.close()
     print(shown(Reply(answer.value() or b"")))
     return 0

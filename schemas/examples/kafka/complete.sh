@@ -1,8 +1,10 @@
 #!/bin/sh
-# Asks the cache over Kafka, with kcat alone: complete.sh BROKERS NAMESPACE QUESTION
-# Prints the answer's JSON. The bytes are those of schemas/README.md, by hand.
+# Asks the cache over Kafka, with kcat alone: complete.sh BROKERS NAMESPACE QUESTION [ROLE]
+# Prints the answer's JSON. With a ROLE it asks by the namespace's grant of it. The bytes
+# are those of schemas/README.md, by hand.
 set -eu
 brokers=$1 namespace=$2 question=$3
+requests=cachemind.requests${4:+.$2.$4} replies=cachemind.replies${4:+.$2.$4}
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
@@ -41,18 +43,24 @@ body="{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"$quoted\"}
     number 0 # no ttl_s
 } >"$work/command"
 
-kcat -P -q -b "$brokers" -t cachemind.requests -X partitioner=murmur2_random \
-    -k "$namespace" -H reply-to=cachemind.replies -H "correlation-id=$correlation" \
+kcat -P -q -b "$brokers" -t "$requests" -X partitioner=murmur2_random \
+    -k "$namespace" -H "reply-to=$replies" -H "correlation-id=$correlation" \
     "$work/command"
 
 tries=0
-until grep -q . "$work/answer" 2>/dev/null; do
+until grep -q . "$work/reply" 2>/dev/null; do
     tries=$((tries + 1))
-    [ "$tries" -le 60 ] || { echo "no answer came" >&2; exit 1; }
+    [ "$tries" -le 60 ] || {
+        echo "no answer came; cachemind dlq list may say why" >&2
+        exit 1
+    }
     sleep 0.5
-    kcat -C -q -b "$brokers" -t cachemind.replies -X isolation.level=read_committed \
+    kcat -C -q -b "$brokers" -t "$replies" -X isolation.level=read_committed \
         -o beginning -e -f '%k %s--end--' | tr '\000\n' '  ' |
-        LC_ALL=C sed 's/--end--/\n/g' | LC_ALL=C grep -a "^$correlation " |
-        LC_ALL=C grep -a -o '{"[a-z]*":.*}' >"$work/answer" || true
+        LC_ALL=C sed 's/--end--/\n/g' | LC_ALL=C grep -a "^$correlation " >"$work/reply" || true
 done
-cat "$work/answer"
+# A problem has no JSON: its code and what it says are text between other bytes.
+LC_ALL=C grep -a -o '{ *"[a-z]*":.*}' "$work/reply" || {
+    LC_ALL=C tr -cs ' -~' ' ' <"$work/reply" >&2
+    exit 1
+}
