@@ -69,9 +69,9 @@ class Forbidden(CacheError):
 
     status = 403
 
-    def __init__(self, right: str) -> None:
+    def __init__(self, right: str, hint: str = "") -> None:
         lacks = "has no grant in that" if right == "namespace" else "lacks the right"
-        super().__init__(f"this caller {lacks} {right}")
+        super().__init__(f"this caller {lacks} {right}{hint and f': {hint}'}")
         self.right = right
 
 

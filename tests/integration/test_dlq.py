@@ -160,6 +160,8 @@ def test_a_command_that_came_too_late_is_done_without_its_deadline(
         (letter,) = listed("--reason", "expired")
         said = json.loads(dlq("show", letter["id"], "--json").stdout)
         assert {"name": "deadline", "value": "1"} in said["headers"]
+        refused = dlq("replay", letter["id"], code=1).stderr
+        assert "its deadline has passed; give --without-deadline" in refused
         dlq("replay", letter["id"], "--without-deadline")
         assert asker.to(sent).kind == "Logged"
         host.wait(lambda: host.state().entries == 0)
@@ -273,4 +275,4 @@ def test_what_is_of_no_topic_of_ours_stays_where_it_is(host: CliHost) -> None:
     assert dlq("replay", "1", code=1).stderr.count("refused") == 1
     assert not put_back(host, "replies")
     unasked = dlq("replay", "--all", code=1).stderr
-    assert unasked.endswith("nothing was replayed; --yes does not ask\n")
+    assert unasked.endswith("nothing was replayed: nobody said yes, as --yes does\n")

@@ -128,7 +128,9 @@ def test_a_policy_is_set_and_shown_through_a_gateway(
 ) -> None:
     key = host.ring.texts["both"]
     assert main(host.argv(Operation.POLICY_SET, key, "--namespace", BANK)) == 0
-    assert '"lsn": ' in capsys.readouterr().out
+    written = capsys.readouterr()
+    assert written.out == "threshold = 0.95\n"
+    assert written.err.startswith(f"policy of {BANK}, since ")
     words = host.argv(Operation.POLICY_SHOW, key, "--namespace", BANK)
     wait_until(lambda: main(words) == 0 and "0.95" in capsys.readouterr().out)
 

@@ -267,13 +267,19 @@ def test_doctor_rebuilds_the_state_from_the_log_alone(host: Serving) -> None:
     assert any(finding["check"] == "rebuild of default" for finding in findings)
 
 
-def test_no_prompt_or_answer_is_in_metrics_or_plain_tail(host: Serving) -> None:
+def test_no_prompt_or_answer_is_in_metrics_or_plain_tail(
+    host: Serving, client: openai.OpenAI
+) -> None:
+    outcome(client, asked("tail"))
     text = httpx.get(host.url + "/metrics").text
     assert 'cachemind_requests_total{outcome="hit_exact"}' in text
     assert "cachemind_fold_lag_records" in text
-    shown = run_cli(
-        "tail", "--no-follow", "--from-beginning", f"--data-dir={host.data_dir}"
-    ).stdout
+    follow = ("tail", "--no-follow", "--from-beginning", f"--data-dir={host.data_dir}")
+    shown = run_cli(*follow).stdout
+    mine = run_cli(*follow, "--namespace", "default").stdout
+    assert mine
+    assert mine in shown
+    assert run_cli(*follow, "--namespace", "other").stdout == ""
     for secret in ("France", "sk-a", "long enough to be streamed"):
         assert secret not in text
         assert secret not in shown

@@ -268,7 +268,7 @@ def test_the_log_is_deleted_up_to_the_oldest_snapshot_and_no_further(
     refused = host.run("wal", "truncate", "--before", f"{HOME}@21", "--yes", code=1)
     assert f"the oldest retained snapshot is at {HOME}@19" in refused.stderr
     asked = host.run("wal", "truncate", code=1)
-    assert "nothing was deleted; --yes does not ask" in asked.stderr
+    assert "nothing was deleted: nobody said yes, as --yes does" in asked.stderr
     assert _firsts(host) == [0, 0]
     host.run("wal", "truncate", "--yes")
     assert _firsts(host) == [20, 20]

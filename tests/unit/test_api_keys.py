@@ -145,6 +145,15 @@ def test_a_key_that_counts_no_more_is_not_rotated(changes: dict[str, Any]) -> No
         book(made(**changes)).rotated(ID, "Successr", secret_digest(OTHER), NOW, 1)
 
 
+def test_a_key_with_a_successor_is_not_rotated_until_that_one_is_revoked() -> None:
+    once = book(made()).rotated(ID, "Successr", secret_digest(OTHER), NOW, 9)
+    with pytest.raises(InvalidEvent, match="rotate Successr"):
+        once.rotated(ID, "Another2", secret_digest(OTHER), NOW + 1, 9)
+    lost = once.revoked("Successr", NOW + 1)
+    again = lost.rotated(ID, "Another2", secret_digest(OTHER), NOW + 2, 9)
+    assert again.keys["Another2"].replaces == ID
+
+
 def test_a_revoked_key_is_nobody_and_revoking_it_again_changes_nothing() -> None:
     after = book(made()).revoked(ID, NOW + 5)
     assert after.find(key_text(ID, SECRET), ns(NOW + 5)) is None

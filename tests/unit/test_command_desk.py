@@ -575,6 +575,7 @@ async def test_who_has_nothing_in_a_namespace_is_refused_and_does_not_open_it(
     assert problem(reply).code is ProblemCode.FORBIDDEN
     assert OTHER not in world.desk._spaces
     right = problem(reply).field
+    assert problem(reply).message.endswith("ask by the topics of a grant")
     assert refused(world) == [(ACCESS_NAMESPACE, "kafka", f"forbidden:{right}")]
 
 

@@ -2,7 +2,8 @@
 
     python complete.py BROKERS NAMESPACE QUESTION [ROLE]
 
-With a ROLE it asks by the namespace's grant of it. The bytes are those of schemas/README.md, by hand; an Avro library does as well.
+With a ROLE it asks by the namespace's grant of it. The bytes are those of
+schemas/README.md, by hand; an Avro library does as well.
 """
 
 import json

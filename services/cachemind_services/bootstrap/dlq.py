@@ -7,12 +7,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from cachemind.adapters.clock import SystemClock
 from cachemind.adapters.kafka_dead_letters import KafkaReplays
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.codec import Codec
-from cachemind.core.commands import Command
+from cachemind.core.commands import DEADLINE, Command, address_of
 from cachemind.core.dead_letter import Letter, Replay, Source, read_dead_letter
-from cachemind.errors import InvalidRequest, LogRejected, UndecodableRecord
+from cachemind.core.identifiers import NS_PER_MS
+from cachemind.errors import (
+    InvalidEvent,
+    InvalidRequest,
+    LogRejected,
+    UndecodableRecord,
+)
 from cachemind.events import Envelope
 from cachemind.ports import LogReader
 from cachemind.types import Lsn, Offset, Partition
@@ -155,6 +162,10 @@ class Replaying:
         if letter is None:
             raise InvalidRequest("ID", f"{found.at}: {found.problem}")
         self._check(found.at, letter)
+        if DEADLINE not in without and _is_too_late(letter):
+            raise InvalidRequest(
+                "ID", "its deadline has passed; give --without-deadline"
+            )
         by = who_asks()
         try:
             now = self._out.replay(letter, by, self._appended, without)
@@ -190,6 +201,16 @@ def open_replaying(settings: Settings, failpoint: str = "") -> Iterator[Replayin
         with closing(KafkaReader(kafka, topics.dlq.name)) as reader:
             box = DeadLetterBox(settings, reader)
             yield Replaying(settings, box, out, dying_at(failpoint))
+
+
+def _is_too_late(letter: Letter) -> bool:
+    """Return whether it would come back at once, since nobody waits for its answer."""
+    try:
+        deadline_ms = address_of(letter.headers).deadline_ms
+    except InvalidEvent:
+        return False
+    now_ms = SystemClock().now_ns() // NS_PER_MS
+    return deadline_ms is not None and deadline_ms <= now_ms
 
 
 def is_of_requests(topic: str, requests: str) -> bool:

@@ -119,9 +119,9 @@ def _rules_for(acls: KafkaAcls, user: str) -> frozenset[AccessRule]:
     try:
         return acls.rules()
     except AccessUncontrolled as error:
-        raise InvalidRequest("--user", f"{user} cannot be told apart: {error}") from (
-            error
-        )
+        raise InvalidRequest(
+            "--user", f"leave it out, as {user} cannot be told apart: {error}"
+        ) from error
 
 
 def _shown(

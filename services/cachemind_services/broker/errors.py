@@ -150,7 +150,8 @@ class BrokerNotRunning(BrokerError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"no broker runs on {folder}; start one with `cachemind broker start`"
+            f"no broker runs on {folder}; name another --data-dir (before a tool's "
+            "name), or start one with `cachemind broker start`"
         )
         self.folder = folder
 

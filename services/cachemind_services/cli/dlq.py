@@ -126,7 +126,10 @@ def run_replay(arguments: argparse.Namespace) -> int:
                     print(json.dumps(shown) if arguments.json else line(shown))
         return 0
     if arguments.all and not arguments.yes and not _agreed():
-        print("cachemind: nothing was replayed; --yes does not ask", file=sys.stderr)
+        print(
+            "cachemind: nothing was replayed: nobody said yes, as --yes does",
+            file=sys.stderr,
+        )
         return EXIT_REFUSED
     with open_replaying(settings, arguments.failpoint) as desk:
         chosen = _named(desk.box, ids, arguments)

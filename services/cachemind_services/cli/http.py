@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -43,8 +44,16 @@ class Answer:
             return self
         problem = self.json()
         error = problem.get("error", {}) if isinstance(problem, dict) else {}
-        message = error.get("message") if isinstance(error, dict) else None
-        raise CacheError(f"{self.status}: {message or 'no reason given'}")
+        told = error if isinstance(error, dict) else {}
+        message = told.get("message") or "no reason given"
+        raise CacheError(f"{self.status}: {message}{_hint(self.status, told)}")
+
+
+def _hint(status: int, error: Mapping[str, Any]) -> str:
+    """Return by which flag that is mended which a gateway says of a header field."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return " (--key-file, CACHEMIND_ACCESS_KEY)"
+    return " (--in-namespace)" if error.get("param") == NAMESPACE_HEADER else ""
 
 
 def add_client(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> None:
@@ -125,6 +134,8 @@ def _credential(arguments: argparse.Namespace, settings: Settings) -> Mapping[st
             key = arguments.key_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidSetting("--key-file", f"cannot be read: {error}") from error
+        if not key:
+            raise InvalidSetting("--key-file", f"{arguments.key_file} is empty")
     if not key:
         if arguments.in_namespace is not None:
             raise InvalidSetting(

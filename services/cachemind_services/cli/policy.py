@@ -64,7 +64,12 @@ def run_set(arguments: argparse.Namespace) -> int:
     wanted = _rendered(arguments.file)
     if arguments.url is not None:
         told = _ask(arguments, "PUT", orjson.loads(wanted)).expect(200, 202).json()
-        print(json.dumps(told))
+        if arguments.json:
+            print(json.dumps(told))
+            return 0
+        _print(arguments, wanted)
+        where = "" if arguments.namespace is None else f" of {arguments.namespace}"
+        print(f"policy{where}, since {told['lsn']}", file=sys.stderr)
         return 0
     namespace = _namespace(settings)
     done = change_policy(settings, namespace, lambda _: wanted)

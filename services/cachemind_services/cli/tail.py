@@ -65,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for batch in batches:
                 for record in batch:
-                    print(_shown(record, log.codec.decode, arguments, payloads))
+                    shown = _shown(record, log.codec.decode, arguments, payloads)
+                    if shown is not None:
+                        print(shown)
                 sys.stdout.flush()
         except KeyboardInterrupt:
             return 0  # how one ends following
@@ -90,12 +92,15 @@ def _shown(
     decode: Callable[[bytes], Envelope],
     arguments: argparse.Namespace,
     payloads: Payloads,
-) -> str:
+) -> str | None:
+    """Return the record as it is printed; None for one of no namespace asked for."""
     try:
         envelope = decode(record.value or b"")
     except (UndecodableRecord, UnknownSchema, InvalidEvent) as error:
         shown = {"lsn": str(record.lsn), "kind": "?", "error": str(error)}
         return json.dumps(shown) if arguments.json else f"{record.lsn:<10} {error}"
+    if arguments.namespace not in (None, envelope.namespace):
+        return None
     if isinstance(envelope.body, Stored):
         envelope = replace(envelope, body=inspected_event(payloads, envelope.body))
     described = describe(envelope, record.lsn, bodies=arguments.bodies)

@@ -74,7 +74,10 @@ def run_truncate(arguments: argparse.Namespace) -> int:
         return 0
     places = " ".join(f"{p}@{before}" for p, before in sorted(wanted.items()))
     if not arguments.yes and not _agreed(f"delete every record below {places}?"):
-        print("cachemind: nothing was deleted; --yes does not ask", file=sys.stderr)
+        print(
+            "cachemind: nothing was deleted: nobody said yes, as --yes does",
+            file=sys.stderr,
+        )
         return EXIT_REFUSED
     for partition, first in sorted(truncate(settings, wanted).items()):
         print(json.dumps({"partition": partition, "first": first}))

@@ -183,7 +183,8 @@ class KafkaLink:
         try:
             found = consumer.list_topics(replies, _left_s(until)).topics[replies]
             if found.error is not None or not found.partitions:
-                problem = f"there is no topic {replies} that may be read here"
+                hint = "; `cachemind grants` gives it" if self._place.group else ""
+                problem = f"there is no topic {replies} that may be read here{hint}"
                 raise Unavailable(problem, sent=False)
             home = secrets.randbelow(len(found.partitions))
             at = TopicPartition(replies, home)

@@ -224,11 +224,17 @@ class KeyBook:
 
         The old key ends after `overlap_ms`, or when it would have ended anyway; the
         new one lives as long from now as the old one did from its beginning.
-        Raises: `InvalidEvent` where the old one does not count or the id is taken.
+        Raises: `InvalidEvent` where the old one does not count or has a successor
+        that does, or the id is taken.
         """
         old = self._known(key_id)
         if old.state(now_ms) != "active":
             raise InvalidEvent("key_id", f"{key_id} is {old.state(now_ms)}")
+        for key in self.keys.values():
+            if key.replaces == key_id and key.state(now_ms) == "active":
+                raise InvalidEvent(
+                    "key_id", f"{key_id} has a successor: rotate {key.key_id}"
+                )
         if successor_id in self.keys:
             raise InvalidEvent("key_id", "is taken; try again")
         began = max(old.created_ms, old.not_before_ms)
