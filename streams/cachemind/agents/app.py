@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Set
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import faust
 from aiokafka import (  # type: ignore[import-untyped] # ships no types
@@ -129,9 +129,25 @@ class _SilentThread(_Thread):
 
 
 class _Consumer(driver.Consumer):
-    """Faust's consumer on our thread."""
+    """Faust's consumer on our thread.
+
+    `rounds` counts fetches: what one finds is handed on, or dropped, before the next.
+    `held_in` says in which of them a partition was held back last.
+    """
 
     mundane_level = "debug"
+    rounds = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.held_in: dict[TP, int] = {}
+
+    async def _wait_next_records(
+        self,
+        timeout: float,  # noqa: ASYNC109  # as in Faust
+    ) -> tuple[RecordMap | None, set[TP] | None]:
+        self.rounds += 1
+        return await super()._wait_next_records(timeout)
 
     async def skip_to(self, tp: TP, offset: int) -> None:
         """Go on at `offset`, as if all below it had been acknowledged."""
@@ -267,7 +283,9 @@ def is_settled(app: faust.App) -> bool:
 
 def hold_back(app: faust.App, topic: str, partition: Partition) -> None:
     """Have nothing of a held partition delivered; the next rebalance ends that."""
-    app.consumer.pause_partitions({TP(topic, partition)})
+    consumer, place = cast(_Consumer, app.consumer), TP(topic, partition)
+    consumer.pause_partitions({place})
+    consumer.held_in[place] = consumer.rounds
 
 
 async def go_on_at(
@@ -286,12 +304,16 @@ async def go_on_just_at(
 ) -> bool:
     """Have a partition that was held back delivered from `offset` on, or not at all.
 
-    What was fetched when it was held back may be dropped: without the jump there could
-    be a gap.
+    What was fetched when it was held back is dropped: without the jump there would be a
+    gap. So there would be while the rest of that is still handed on: the end of it
+    would come before what the jump leads to.
     """
-    if not await _skip_to(app, TP(topic, partition), offset):
+    consumer, place = cast(_Consumer, app.consumer), TP(topic, partition)
+    if consumer.rounds <= consumer.held_in.get(place, -1):
         return False
-    app.consumer.resume_partitions({TP(topic, partition)})
+    if not await _skip_to(app, place, offset):
+        return False
+    consumer.resume_partitions({place})
     return True
 
 
