@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import resource
 import signal
 import sys
 from typing import Final
@@ -39,6 +40,15 @@ def end_on_sigterm() -> None:
     A service that is stopped while it starts was stopped, it did not fail.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
+def open_many_files() -> None:
+    """Open as many files as the system lets us.
+
+    What a process begins with is often 1024, for programs that use select(2).
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def give_way() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cachemind.agents.requests import _Grants, _Partitions
+from cachemind.agents.command_partitions import Partitions
+from cachemind.agents.requests import _Grants
 from cachemind.errors import LogRejected, LogUnavailable
 from cachemind.ports import LogRecord
 from cachemind.types import Lsn, Offset, Partition
@@ -33,6 +34,7 @@ class Handler:
     seen: list[int] = field(default_factory=list)
     breaks: Exception | None = None
     closed: bool = False
+    idle: bool = False
 
     async def run(self, inbox: asyncio.Queue[LogRecord]) -> None:
         while True:
@@ -65,7 +67,7 @@ async def until(handler: Handler, count: int) -> None:
 
 async def test_each_topic_and_partition_has_a_handler_of_its_own() -> None:
     world = World()
-    partitions = _Partitions(world.open, SHARED)
+    partitions = Partitions(world.open, SHARED)
     await partitions.serve({GRANT: "1"})
     delivered = [(SHARED, 7, 0), (GRANT, 7, 0), (SHARED, 7, 1), (GRANT, 8, 0)]
     for topic, at, number in delivered:
@@ -87,7 +89,7 @@ async def test_a_topic_that_went_is_left_and_one_made_anew_begins_anew(
     later: Mapping[str, str],
 ) -> None:
     world = World()
-    partitions = _Partitions(world.open, SHARED)
+    partitions = Partitions(world.open, SHARED)
     await partitions.serve({GRANT: "1"})
     await partitions.accept(SHARED, record(0))
     await partitions.accept(GRANT, record(0))
@@ -102,7 +104,7 @@ async def test_a_topic_that_went_is_left_and_one_made_anew_begins_anew(
 
 async def test_what_no_retry_helps_ends_the_process_and_a_topic_left_does_not() -> None:
     world = World(breaks=RuntimeError("broken"))
-    partitions = _Partitions(world.open, SHARED)
+    partitions = Partitions(world.open, SHARED)
     failed = asyncio.ensure_future(partitions.failed())
     await partitions.serve({GRANT: "1"})
     await partitions.serve({})

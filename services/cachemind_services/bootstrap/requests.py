@@ -18,10 +18,11 @@ from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_requests import KafkaRequestSession, RequestTopics
 from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.agents.batching import Batching, BatchingDeps
+from cachemind.agents.command_partitions import Handler
 from cachemind.agents.commanding import Commanding, CommandingDeps
 from cachemind.agents.outbox import OutboxTopics
 from cachemind.agents.own_thread import OwnThread
-from cachemind.agents.requests import Handler, RequestsDeps, run_requests
+from cachemind.agents.requests import RequestsDeps, run_requests
 from cachemind.codec.command_framing import Framing
 from cachemind.core.grant_topics import RequestTopic, reply_rule, request_topic
 from cachemind.core.partitioner import partition_of
@@ -188,6 +189,11 @@ class _Answering:
     async def run(self, inbox: asyncio.Queue[LogRecord]) -> None:
         """Answer until cancelled."""
         await self._batching.run(inbox)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether all that it took is answered."""
+        return self._batching.idle
 
     async def close(self) -> None:
         """Leave the cluster and release the stores, on the thread that uses them."""

@@ -14,7 +14,12 @@ from cachemind_services.cli.options import (
     add_settings,
     settings_from,
 )
-from cachemind_services.process import end_on_sigterm, give_way, tune_collector
+from cachemind_services.process import (
+    end_on_sigterm,
+    give_way,
+    open_many_files,
+    tune_collector,
+)
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -131,6 +136,7 @@ def run_collector(arguments: argparse.Namespace) -> int:
 def run_requests(arguments: argparse.Namespace) -> int:
     """Answer commands until told to stop. Exit 0, or 3 where the group gave up."""
     end_on_sigterm()
+    open_many_files()
     # Imported here: the other commands must not pay for Faust, nor for the encoder.
     from cachemind_services.gateway import requests_worker
     from cachemind_services.metric_files import share_as
@@ -143,6 +149,7 @@ def run_requests(arguments: argparse.Namespace) -> int:
 def run_worker(arguments: argparse.Namespace) -> int:
     """Serve HTTP on inherited sockets until told to stop."""
     end_on_sigterm()
+    open_many_files()
     # Imported here: the other commands must not pay for the encoder.
     from cachemind_services.gateway import worker
     from cachemind_services.metric_files import share_as

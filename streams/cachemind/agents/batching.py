@@ -103,13 +103,16 @@ class Batching:
         self._most = MOST_COMMANDS
         self._tenure = 0
         self._open = False
+        self._rests = False
         self._getter: asyncio.Task[LogRecord] | None = None
 
     async def run(self, inbox: asyncio.Queue[LogRecord]) -> None:
         """Answer until cancelled. Raises: what no retry helps."""
         while True:
             if not self._pending and not self._unread:
+                self._rests = self._getter is None
                 self._unread.append(await self._next(inbox))
+                self._rests = False
             try:
                 await self._step(inbox)
             except Ending:
@@ -119,6 +122,11 @@ class Batching:
                 log.warning("commands wait: %s", error)
                 self._begin_anew()
                 await asyncio.sleep(RETRY_S)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether all that was taken out of the inbox is answered."""
+        return self._rests
 
     async def close(self) -> None:
         """Keep nothing."""
