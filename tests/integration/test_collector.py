@@ -55,6 +55,7 @@ def host(
         collect_interval_s="1",
         collect_grace_s="1",
     ) as running:
+        identify(read_settings(running.environ()))  # the topics
         yield running
 
 
@@ -67,6 +68,7 @@ def put(
 ) -> None:
     """Append events that were made so long ago."""
     writer = KafkaWriter(host.kafka, host.wal)
+    waiting = []
     for body in bodies:
         made = envelope(host.appended, body, namespace)
         host.appended += 1
@@ -75,8 +77,10 @@ def put(
             occurred_at_ns=time.time_ns() - round(ago_s * S),
             timeline=Timeline(timeline),
         )
-        writer.append(namespace.encode(), CODEC.encode(event), ())
-    assert writer.close(20) == 0
+        waiting.append(writer.append(namespace.encode(), CODEC.encode(event), ()))
+    for future in waiting:
+        future.result(30)
+    writer.close(10)
 
 
 def on_log(host: CliHost) -> list[Evicted]:
@@ -193,3 +197,37 @@ def test_a_collector_waits_for_a_log_that_is_away(tmp_path: Path) -> None:
         assert waiting.poll() is None
         waiting.send_signal(signal.SIGTERM)
         assert waiting.wait(10) == 0
+
+
+@pytest.mark.slow
+def test_two_hosts_share_the_partitions_and_one_takes_over_from_the_dead_other(
+    host: CliHost, tmp_path: Path
+) -> None:
+    other = replace(host, data_dir=tmp_path / "other", process=None)
+    try:
+        host.start()
+        other.start()
+        put(host, 0, stored(1))
+        put(host, 0, stored(2), namespace=BETA)
+        with collector(host) as first, collector(other):
+            eventually(lambda: "swept here" in said(host), 60)
+            eventually(lambda: "swept here" in said(other), 60)
+            put(host, OLD_S, *map(stored, range(100, 1_100)))
+            put(host, OLD_S, *map(stored, range(2_000, 2_100)), namespace=BETA)
+            eventually(lambda: host.state().entries == 1, 60)
+            eventually(lambda: host.state(BETA).entries == 1, 60)
+            first.kill()
+            put(host, OLD_S, *map(stored, range(100, 200)))
+            put(host, OLD_S, *map(stored, range(2_000, 2_010)), namespace=BETA)
+            put(host, 0, stored(1))
+            eventually(lambda: host.state().entries == 1, 60)
+            eventually(lambda: host.state(BETA).entries == 1, 60)
+        assert sum(len(event.keys) for event in on_log(host)) == 1_210
+        eventually(lambda: other.state() == host.state(), 60)
+    finally:
+        other.kill()
+
+
+def said(host: CliHost) -> str:
+    """Return what the host's collector has said."""
+    return (host.data_dir / "collector.log").read_text()

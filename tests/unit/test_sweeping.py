@@ -9,7 +9,7 @@ import pytest
 
 from cachemind.adapters.clock import ManualClock
 from cachemind.adapters.memory_sole_writer import MemorySoleWriter, MemoryTurns
-from cachemind.agents.collecting import PAUSE_S, Collecting, CollectingDeps
+from cachemind.agents.collecting import PAUSE_S, Collecting, CollectingDeps, LogTime
 from cachemind.core.collecting import CollectRules
 from cachemind.core.op_hash import op_hash
 from cachemind.core.rollback_report import RollbackStatus
@@ -87,6 +87,7 @@ class Place:
                 writer_id=WriterId("collector"),
                 codec=CODEC,
                 clock=self.clock,
+                log_time=LogTime(GRACE_S * S),
                 random=lambda count: bytes(range(1, count + 1)),
                 rules=CollectRules(grace_ns=GRACE_S * S, most_keys=most_keys),
                 metrics=self.told,
@@ -233,6 +234,18 @@ def test_a_jump_of_the_hosts_and_the_logs_time_counts_once_it_stands(
     place.go_on(1)
     collector.sweep(forever)
     assert place.left() == [key("new")]
+
+
+def test_a_quiet_partition_goes_by_the_time_of_the_others() -> None:
+    time = LogTime(GRACE_S * S)
+    assert time.told_ns(Partition(0), 100 * S, 0) == 100 * S
+    assert time.told_ns(Partition(1), 150 * S, 0) == 150 * S
+    assert time.told_ns(Partition(0), 100 * S, 5 * S) == 155 * S
+    # A jump that one of them has seen is doubted as long as any other.
+    for at_s in (10, 69):
+        assert time.told_ns(Partition(1), 10**6 * S, at_s * S) == (150 + at_s) * S
+        assert time.told_ns(Partition(0), 100 * S, at_s * S) == (150 + at_s) * S
+    assert time.told_ns(Partition(0), 100 * S, 70 * S) == 10**6 * S
 
 
 def test_a_clock_that_stands_behind_evicts_later(place: Place) -> None:

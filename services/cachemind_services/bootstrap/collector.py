@@ -21,7 +21,7 @@ from cachemind.adapters.kafka_topics import LogIdentity
 from cachemind.adapters.kafka_transaction import KafkaSoleWriter
 from cachemind.adapters.rocks_options import MIB, RocksMemory
 from cachemind.adapters.rocks_view import RocksView
-from cachemind.agents.collecting import Collecting, CollectingDeps
+from cachemind.agents.collecting import Collecting, CollectingDeps, LogTime
 from cachemind.agents.collector import CollectorDeps, run_collector
 from cachemind.core.collecting import CollectRules
 from cachemind.errors import LogUnavailable
@@ -125,6 +125,8 @@ class Sweepers:
         self._metrics = metrics
         self._failpoint = failpoint
         self._codec = codec_of(settings)
+        self._rules = CollectRules(grace_ns=settings.collect_grace_s * NS_PER_S)
+        self._log_time = LogTime(self._rules.grace_ns)
         self._memory = RocksMemory(CACHE_BYTES, WRITE_BUFFER_BYTES, MEMTABLE_BYTES)
         self._scratch = settings.data_dir / "collector"
         # A killed one has left its own there.
@@ -156,8 +158,9 @@ class Sweepers:
                 ),
                 codec=self._codec,
                 clock=SystemClock(),
+                log_time=self._log_time,
                 random=secrets.token_bytes,
-                rules=CollectRules(grace_ns=settings.collect_grace_s * NS_PER_S),
+                rules=self._rules,
                 metrics=self._metrics,
                 failpoint=self._failpoint,
             )

@@ -65,6 +65,7 @@ class CollectingDeps:
     writer_id: WriterId
     codec: Encoder
     clock: Clock
+    log_time: LogTime
     random: Callable[[int], bytes]
     rules: CollectRules
     metrics: CollectMetrics
@@ -74,13 +75,36 @@ class CollectingDeps:
     folded_s: float = FOLDED_S
 
 
+class LogTime:
+    """The time by the events of all partitions that a process sweeps; on one thread.
+
+    Of all of them, so that a quiet partition is not thought to be in the past.
+    """
+
+    def __init__(self, patience_ns: int) -> None:
+        self._patience_ns = patience_ns
+        self._newest: dict[Partition, int] = {}
+        self._clock: LogClock | None = None
+
+    def told_ns(self, partition: Partition, newest_ns: int, at_ns: int) -> int:
+        """Return the time once `newest_ns` is that of the partition's newest event.
+
+        Units: as in `LogClock`.
+        """
+        self._newest[partition] = newest_ns
+        newest_ns = max(self._newest.values())
+        if self._clock is None:
+            self._clock = LogClock(told_ns=newest_ns, at_ns=at_ns)
+        self._clock = self._clock.later(newest_ns, at_ns, self._patience_ns)
+        return self._clock.told_ns
+
+
 class Collecting:
     """Sweeps one partition, again and again; on one thread."""
 
     def __init__(self, deps: CollectingDeps) -> None:
         self._deps = deps
         self._owned = False
-        self._clock: LogClock | None = None
         self._writing = Writing(deps.writer_id, PRINCIPAL, deps.random)
 
     def sweep(self, should_stop: Callable[[], bool]) -> None:
@@ -179,12 +203,9 @@ class Collecting:
 
     def _now_ns(self) -> int:
         """Return the time that both this host and the log's events say it is."""
-        deps, at_ns = self._deps, self._deps.monotonic_ns()
-        newest_ns = self._newest_ns()
-        if self._clock is None:
-            self._clock = LogClock(told_ns=newest_ns, at_ns=at_ns)
-        self._clock = self._clock.later(newest_ns, at_ns, deps.rules.grace_ns)
-        return min(self._clock.told_ns, deps.clock.now_ns())
+        deps, newest_ns = self._deps, self._newest_ns()
+        told_ns = deps.log_time.told_ns(deps.partition, newest_ns, deps.monotonic_ns())
+        return min(told_ns, deps.clock.now_ns())
 
     def _newest_ns(self) -> int:
         """Return the newest time that an event of the partition came with, 0: none."""
