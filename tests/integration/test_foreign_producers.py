@@ -18,8 +18,12 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 )
 from confluent_kafka import Producer
 
+from cachemind.agents.any_header import TOO_LARGE
+from cachemind.agents.unpacking import MOST_BYTES
+from cachemind.core.partitioner import partition_of
+from cachemind.core.topics import MAX_RECORD_BYTES
 from cachemind_services.broker import EmbeddedBroker
-from tests.integration.cli_host import CliHost, cli_host
+from tests.integration.cli_host import PARTITIONS, CliHost, cli_host
 from tests.integration.requests_host import Client, answering, records
 from tests.wal_events import ALPHA
 
@@ -27,6 +31,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 REQUEST = b'{"model": "m", "messages": [{"role": "user", "content": "q"}]}'
 NO_TEXT = b"\xff\xfename"
+HOME = partition_of(ALPHA.encode(), PARTITIONS)
 
 
 class Raw(str):
@@ -53,6 +58,18 @@ async def send_with_no_text(servers: str, topic: str) -> None:
         await sender.send_and_wait(topic, b"x", b"k", headers=[(Raw("name"), b"v")])
     finally:
         await sender.stop()
+
+
+def send_packed(servers: str, topic: str, size: int) -> None:
+    sender = Producer(
+        {
+            "bootstrap.servers": servers,
+            "compression.type": "gzip",
+            "message.max.bytes": 2 * size,
+        }
+    )
+    sender.produce(topic, bytes(size), ALPHA, HOME)
+    assert sender.flush(30) == 0
 
 
 def test_how_it_is_compressed_and_what_its_headers_are_called_stops_no_other(
@@ -83,4 +100,12 @@ def test_how_it_is_compressed_and_what_its_headers_are_called_stops_no_other(
             assert asker.want("Lookup", request=text).kind == "Answered"
         (letter,) = records(host, "dlq")
         assert letter.headers[0] == (r"\xff\xfename", b"v")
+
+        # A few kilobytes to the broker.
+        for size in (MAX_RECORD_BYTES + 1, MOST_BYTES):
+            send_packed(servers, asker.requests, size)
+            assert asker.want("Lookup", request=REQUEST).kind == "Answered"
+        large, larger = (dict(one.headers) for one in records(host, "dlq")[1:])
+        assert b"it takes 4194" in large["cachemind-dlq-detail"]
+        assert larger[TOO_LARGE].endswith(b", unpacked")
         desk.stop(process)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from aiokafka.consumer import fetcher  # type: ignore[import-untyped] # no types
 from aiokafka.consumer.fetcher import (  # type: ignore[import-untyped]
@@ -15,7 +17,14 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 )
 from faust.types import TP
 
-from cachemind.agents.any_header import _Batch, _Records, read_any_header
+from cachemind.agents import unpacking
+from cachemind.agents.any_header import (
+    TOO_LARGE,
+    _Batch,
+    _Records,
+    read_any_header,
+)
+from cachemind.agents.unpacking import GZIP, LZ4, ZSTD, fits_unpacked
 
 NO_TEXT = b"\xff\xfename"
 PLACE = TP("t", 0)
@@ -60,6 +69,30 @@ def test_a_name_that_is_no_text_is_shown_and_nothing_is_lost(compression: int) -
     for one, same in zip(found, read(other), strict=True):
         assert one[:4] == same[:4]
     assert found[1][4] == (("first", None), (r"\xff\xfename", b"x"), ("last", b"y"))
+
+
+def test_a_batch_that_is_too_large_unpacked_is_one_record_that_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unpacking, "MOST_BYTES", 1_000)
+    made = _DefaultRecordBatchBuilderPy(2, GZIP, 0, -1, -1, -1, 1 << 20)
+    for number in range(3):
+        made.append(number, 1_000 + number, b"key", bytes(500), [])
+    found = read(bytes(made.build()) + batch("fine", first=3, compression=GZIP))
+    said = (TOO_LARGE, b"records 0 to 2, unpacked")
+    assert found[0] == (2, 1_002, None, None, (said,))
+    assert [one[0] for one in found] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD], ids=["gzip", "lz4", "zstd"])
+def test_what_is_too_much_is_known_before_it_is_unpacked(codec: int) -> None:
+    name = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}[codec]
+    pack = getattr(import_module("cramjam"), name).compress
+    much, many = bytes(unpacking.MOST_BYTES + 1), bytes(unpacking.MOST_BYTES)
+    assert not fits_unpacked(codec, bytes(pack(much)))
+    assert fits_unpacked(codec, bytes(pack(many)))
+    # Damaged: whoever reads it says so.
+    assert fits_unpacked(codec, b"x" * 70_000)
 
 
 def test_pythons_own_reader_calls_it_corrupt_and_is_read_again() -> None:

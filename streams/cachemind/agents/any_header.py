@@ -1,8 +1,9 @@
-"""Records as aiokafka reads them, also where a header's name is not UTF-8.
+"""Records as aiokafka reads them, whatever a producer may have written.
 
 The protocol calls a header's name a string, and neither brokers nor producers in C or
 Go hold anybody to that. aiokafka gives up on such a record, for ever: one of them
-would end the consumer of every topic that it reads.
+would end the consumer of every topic that it reads. So would a batch that becomes too
+large when it is unpacked: one record is delivered in its place, which says so.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import (  # type: ignore[import-untyped]
     MemoryRecords,
 )
+
+from cachemind.agents.unpacking import fits_unpacked
+
+TOO_LARGE: Final = "cachemind-too-large"
+"""The header of what is delivered in the place of a batch that is not unpacked."""
 
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH: Final = 12
@@ -69,6 +75,10 @@ class _Batch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
+        packed = self._raw[_DefaultRecordBatchPy.HEADER_STRUCT.size :]
+        if not fits_unpacked(self._batch.compression_type, packed):
+            yield self._instead()
+            return
         read = 0
         try:
             for record in self._batch:
@@ -77,6 +87,14 @@ class _Batch:
         except (UnicodeDecodeError, CorruptRecordException):
             # Aiokafka's own reader in Python calls it corrupt.
             yield from islice(_Lenient(self._raw), read, None)
+
+    def _instead(self) -> Any:
+        """Return a record without key and value, where the batch's last one is."""
+        batch = self._batch
+        said = f"records {batch.base_offset} to {batch.next_offset - 1}, unpacked"
+        headers = [(TOO_LARGE, said.encode())]
+        last, kind = batch.next_offset - 1, batch.timestamp_type
+        return _DefaultRecordPy(last, batch.max_timestamp, kind, None, None, headers)
 
 
 class _Lenient(_DefaultRecordBatchPy):  # type: ignore[misc] # untyped

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 
 from cachemind.core.dead_letter import Letter, Source, letter_headers
+from cachemind.core.topics import MAX_RECORD_BYTES
 from cachemind.errors import LogUnavailable
 from cachemind.ports import LogRecord, LogWriter
 from cachemind.ports.commands import DeadLetter
@@ -79,12 +81,22 @@ class DeadLetters:
 
 
 def dead_letter(topic: str, rejected: Rejected) -> DeadLetter:
-    """Return key, value and headers of the dead letter of a record of `topic`."""
-    record = rejected.record
+    """Return key, value and headers of the dead letter of a record of `topic`.
+
+    A record that was sent compressed may be larger than any topic takes: of such a
+    one the letter has the hash alone.
+    """
+    record, detail = rejected.record, rejected.detail
+    if (size := record.size_bytes) > MAX_RECORD_BYTES:
+        hashed = sha256(record.value or b"").hexdigest()
+        detail += (
+            f"; not kept here: it takes {size} bytes, SHA-256 of its value {hashed}"
+        )
+        record = replace(record, key=None, value=b"", headers=())
     letter = Letter(
         source=Source(topic=topic, lsn=record.lsn),
         reason=rejected.reason.value,
-        detail=rejected.detail,
+        detail=detail,
         timestamp_ms=record.timestamp_ms,
         key=record.key,
         value=record.value,

@@ -41,15 +41,10 @@ class Inbox(asyncio.Queue[LogRecord]):
             self.put_nowait(record)
 
     def _put(self, item: LogRecord) -> None:
-        self._bytes += _size(item)
+        self._bytes += item.size_bytes
         super()._put(item)
 
     def _get(self) -> LogRecord:
         item = super()._get()
-        self._bytes -= _size(item)
+        self._bytes -= item.size_bytes
         return item
-
-
-def _size(record: LogRecord) -> int:
-    headers = sum(len(name) + len(value) for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers

@@ -25,6 +25,12 @@ class LogRecord:
     headers: Headers
     timestamp_ms: int
 
+    @property
+    def size_bytes(self) -> int:
+        """Return what key, value and headers take."""
+        headers = sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
 
 class LogWriter(Protocol):
     """Appends to one topic; safe to call from any thread."""
