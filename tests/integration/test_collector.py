@@ -214,12 +214,16 @@ def test_two_hosts_share_the_partitions_and_one_takes_over_from_the_dead_other(
             eventually(lambda: "swept here" in said(other), 60)
             put(host, OLD_S, *map(stored, range(100, 1_100)))
             put(host, OLD_S, *map(stored, range(2_000, 2_100)), namespace=BETA)
+            # The newest one says what time it is, to who has seen no other yet.
+            put(host, 0, stored(1))
+            put(host, 0, stored(2), namespace=BETA)
             eventually(lambda: host.state().entries == 1, 60)
             eventually(lambda: host.state(BETA).entries == 1, 60)
             first.kill()
             put(host, OLD_S, *map(stored, range(100, 200)))
             put(host, OLD_S, *map(stored, range(2_000, 2_010)), namespace=BETA)
             put(host, 0, stored(1))
+            put(host, 0, stored(2), namespace=BETA)
             eventually(lambda: host.state().entries == 1, 60)
             eventually(lambda: host.state(BETA).entries == 1, 60)
         assert sum(len(event.keys) for event in on_log(host)) == 1_210
