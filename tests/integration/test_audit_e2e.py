@@ -18,7 +18,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from cachemind.client import CacheMind
+from cachemind.client import CacheMind, Kafka, NotAllowed
 from tests.freezing import freeze
 from tests.integration.serving import Serving, eventually, run_cli, serving
 from tests.upstreams import ScriptedUpstream, served
@@ -103,6 +103,27 @@ def test_who_asks_over_kafka_alone_is_given_the_same_receipts(
     keys = str(host.log_dir / "keys.json")
     shown = run_cli("audit", "show", "--evidence", str(saved), "--keys", keys)
     assert shown.returncode == 0, shown.stderr
+
+
+def test_receipts_are_shown_over_kafka_to_who_may_see_the_namespaces(
+    host: AuditHost,
+) -> None:
+    answer = asked(host, "Why is chalk white?")
+    shown = host.receipts(answer.headers[TRACE])
+    servers = _bootstrap(host)
+    found = {}
+    for namespace in ("default", "def", "default.x"):
+        words = ("--namespace", namespace, "--role", "auditor")
+        made = run_cli("grants", "create", *words, "--bootstrap-servers", servers)
+        assert made.returncode == 0, made.stderr
+        grant = Kafka(role="auditor")
+        with CacheMind(f"kafka://{servers}", namespace=namespace, kafka=grant) as cache:
+            found[namespace] = cache.receipt(answer.headers[TRACE], timeout_s=60)
+            with pytest.raises(NotAllowed, match="look_up"):
+                cache.lookup("m", [{"role": "user", "content": "Why is chalk white?"}])
+    assert found["default"] is not None
+    assert found["default"].document == shown
+    assert (found["def"], found["default.x"]) == (None, None)
 
 
 def test_changed_evidence_is_told_from_sound_evidence(
