@@ -94,7 +94,18 @@ def test_who_may_ask(rules: Sequence[AccessRule], who: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "app", "User:", "Group:app", "user:app", "User:*", "User:a\n", ":app"]
+    "text",
+    [
+        "",
+        "app",
+        "User:",
+        "Group:app",
+        "user:app",
+        "User:*",
+        "User:ANONYMOUS",
+        "User:a\n",
+        ":app",
+    ],
 )
 def test_a_user_is_written_as_kafka_does_and_is_somebody(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -13,6 +13,8 @@ from cachemind.errors import InvalidRequest
 EVERYBODY: Final = "User:*"
 ANY_HOST: Final = "*"
 _ANY_NAME: Final = "*"
+_NOBODY: Final = frozenset({_ANY_NAME, "ANONYMOUS"})
+"""Names of users that are none: Kafka calls ANONYMOUS whom it did not ask who he is."""
 
 
 class Resource(StrEnum):
@@ -60,7 +62,7 @@ def user_of(text: str) -> str:
     kind, _, name = text.partition(":")
     if kind != "User" or not name or not name.isprintable():
         raise InvalidRequest("--user", "write it as Kafka does, User:NAME")
-    if name == _ANY_NAME:
+    if name in _NOBODY:
         raise InvalidRequest("--user", "name somebody: a grant says who asks")
     return text
 
