@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cachemind.core.access import NAMESPACE_HEADER
 from cachemind.errors import CacheError, InvalidSetting
-from cachemind_services.cli.http import Answer, add_client, call
+from cachemind_services.cli.http import Answer, _credential, add_client, call
+from cachemind_services.cli.options import settings_from
 
 
 def refused(status: int, **error: str) -> Answer:
@@ -51,3 +53,14 @@ def test_a_key_file_without_a_key_is_not_asked_with(tmp_path: Path) -> None:
     arguments = parser.parse_args(["--key-file", str(empty)])
     with pytest.raises(InvalidSetting, match=r"--key-file: .*empty.key is empty"):
         call(arguments, "GET", "/v1/cachemind/whoami")
+
+
+def test_a_namespace_is_asked_for_without_a_key_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CACHEMIND_ACCESS_KEY", raising=False)
+    parser = argparse.ArgumentParser()
+    add_client(parser)
+    arguments = parser.parse_args(["--in-namespace", "shop"])
+    fields = _credential(arguments, settings_from(arguments))
+    assert fields == {NAMESPACE_HEADER: "shop"}

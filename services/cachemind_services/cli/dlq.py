@@ -68,7 +68,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     replay.set_defaults(run=run_replay)
     for parser in (listing, replay):
         parser.add_argument("--topic", help="only those of this topic")
-        parser.add_argument("--reason", help="only those with this reason")
+        parser.add_argument("--reason", help="only those with this, such as no_reply")
     for parser in (listing, show, replay):
         parser.add_argument("--json", action="store_true", help="print JSON")
         add_settings(parser, _FLAGS)

@@ -136,15 +136,10 @@ def _credential(arguments: argparse.Namespace, settings: Settings) -> Mapping[st
             raise InvalidSetting("--key-file", f"cannot be read: {error}") from error
         if not key:
             raise InvalidSetting("--key-file", f"{arguments.key_file} is empty")
-    if not key:
-        if arguments.in_namespace is not None:
-            raise InvalidSetting(
-                "--key-file", f"name a key that is for {arguments.in_namespace}"
-            )
-        return {}
     if not (key.isascii() and key.isprintable()):
         raise InvalidSetting("--key-file", "does not hold a key")
-    fields = {"x-cachemind-key": key}
+    fields = {"x-cachemind-key": key} if key else {}
+    # Without a key too: a gateway that asks for none has one namespace, and says which.
     if arguments.in_namespace is not None:
         fields[NAMESPACE_HEADER] = arguments.in_namespace
     return fields
