@@ -186,3 +186,15 @@ def test_without_authentication_this_machine_may_do_everything_in_its_namespace(
 ):
     assert all(local(SHOP).may(right, SHOP) for right in Right)
     assert not any(local(SHOP).may(right, SHOPS) for right in Right)
+
+
+def test_who_lacks_a_right_in_the_installations_own_namespace_is_told_which() -> None:
+    admin = Caller(
+        principal=Principal("key:a"),
+        role=Role.CACHE_ADMIN,
+        namespaces=frozenset({Namespace("shop")}),
+    )
+    with pytest.raises(
+        Forbidden, match=r"inspect: it is asked for in cachemind\.access"
+    ):
+        require(admin, Right.INSPECT, ACCESS_NAMESPACE)

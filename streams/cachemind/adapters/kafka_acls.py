@@ -22,9 +22,13 @@ from cachemind.adapters.kafka_admin import DEADLINE_S, KafkaAdmin, answer
 from cachemind.adapters.kafka_config import Properties
 from cachemind.adapters.kafka_errors import kafka_error
 from cachemind.core.grant_access import AccessRule, Doing, Resource
-from cachemind.errors import AccessUncontrolled, LogUnavailable
+from cachemind.errors import AccessUncontrolled, LogRejected, LogUnavailable
 
 _Binding = TypeVar("_Binding", bound=AclBinding)
+_DENIED: Final = (
+    "access rules: the account that asks may not; on the cluster it needs Alter to "
+    "change them, Describe to see them"
+)
 _AUTHORIZER: Final = "authorizer.class.name"
 _RESOURCES: Final = {
     ResourceType.TOPIC: Resource.TOPIC,
@@ -147,8 +151,12 @@ def _controlled() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        if kafka_error(error).code() == KafkaError.SECURITY_DISABLED:
+        code = kafka_error(error).code()
+        if code == KafkaError.SECURITY_DISABLED:
             raise AccessUncontrolled from error
+        if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            # What the broker says is its own memory of the request.
+            raise LogRejected(_DENIED) from error
         raise
 
 

@@ -254,7 +254,9 @@ def local(namespace: Namespace) -> Caller:
 def require(caller: Caller, right: Right, namespace: Namespace) -> None:
     """Do nothing where it is granted. Raises: `Forbidden` naming the right."""
     if not caller.may(right, namespace):
-        raise Forbidden(right)
+        # Its own namespace a caller knows; this one is named nowhere in the request.
+        where = f"it is asked for in {namespace}" if is_reserved(namespace) else ""
+        raise Forbidden(right, where)
 
 
 def require_command(caller: Caller, command: str, namespace: Namespace) -> None:
