@@ -10,6 +10,7 @@ import pytest
 from cachemind.adapters.kafka_reader import KafkaReader
 from cachemind.adapters.kafka_topics import ensure_topics
 from cachemind.adapters.kafka_writer import KafkaWriter
+from cachemind.client import CacheMind, Kafka, NotAuthenticated
 from cachemind.core.topics import Mode, TopicSpec, topics
 from cachemind.errors import LogRejected
 from cachemind.types import Offset, Partition
@@ -48,6 +49,20 @@ def test_a_wrong_password_is_refused_long_before_the_deadline(kafka: Secured) ->
     with pytest.raises(LogRejected, match=r"(?i)authentication") as caught:
         ensure_topics(kafka.login("alice", "wrong-secret"), [WAL], DEADLINE_S)
     assert time.monotonic() - asked < DEADLINE_S / 2
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_the_client_says_that_a_password_is_wrong(kafka: Secured) -> None:
+    login = kafka.login("alice", "wrong-secret")
+    wrong = {name: str(value) for name, value in login.items()}
+    where = f"kafka://{wrong.pop('bootstrap.servers')}"
+    with (
+        CacheMind(
+            where, namespace="a", kafka=Kafka(properties=wrong), timeout_s=3
+        ) as cache,
+        pytest.raises(NotAuthenticated, match=r"(?i)authentication failed") as caught,
+    ):
+        cache.lookup("m", [{"role": "user", "content": "q"}])
     assert "wrong-secret" not in str(caught.value)
 
 

@@ -146,15 +146,19 @@ def open_transactional_producer(
 
 
 def open_consumer(
-    properties: Properties, overrides: Properties | None = None
+    properties: Properties,
+    overrides: Properties | None = None,
+    on_error: Callable[[KafkaError], None] | None = None,
 ) -> Consumer:
     """Return a connected-on-demand consumer. Raises: `InvalidSetting`.
 
     `overrides` are the caller's own, for a property that is not a required one.
+    `on_error` is called by whoever polls it, about its connections.
     """
     config = consumer_config(properties)
     config.update(_scalars(overrides or {}))
-    return _open(properties, lambda: Consumer({**config}, logger=_LOG))
+    told = {} if on_error is None else {"error_cb": on_error}
+    return _open(properties, lambda: Consumer({**config, **told}, logger=_LOG))
 
 
 def open_admin(

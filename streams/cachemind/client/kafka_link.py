@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,7 +27,13 @@ from confluent_kafka import (
 
 from cachemind.adapters.kafka_config import open_consumer, open_producer
 from cachemind.adapters.kafka_errors import kafka_error
-from cachemind.client.errors import CallFailed, NoCache, NotValid, Unavailable
+from cachemind.client.errors import (
+    CallFailed,
+    NoCache,
+    NotAuthenticated,
+    NotValid,
+    Unavailable,
+)
 from cachemind.client.parts import PartReader
 from cachemind.client.results import Answer
 from cachemind.codec.commands import decode_reply, encode_command
@@ -174,10 +180,11 @@ class KafkaLink:
 
     def _connect(self, until: float) -> _Open:
         replies = self._place.replies
+        troubles: list[KafkaError] = []
         try:
             group = self._place.group
             named = {"group.id": group} if group else {}
-            consumer = open_consumer(self._place.kafka, named)
+            consumer = open_consumer(self._place.kafka, named, troubles.append)
         except InvalidSetting as error:
             raise NotValid(f"kafka: {error}", field="kafka") from error
         try:
@@ -193,10 +200,10 @@ class KafkaLink:
             consumer.assign([at])
             producer = open_producer(self._place.kafka)
         except KafkaException as error:
+            consumer.poll(0)  # what was the matter is told to who polls
             consumer.close()
             brokers = self._place.kafka["bootstrap.servers"]
-            problem = f"no broker answered at {brokers}: {kafka_error(error).str()}"
-            raise Unavailable(problem, sent=False) from error
+            raise _unreached(brokers, [kafka_error(error), *troubles]) from error
         except CallFailed:
             consumer.close()
             raise
@@ -282,3 +289,12 @@ def whole(answer: Answer) -> tuple[PartReader, bytes]:
     """
     reader = PartReader(replace(answer, completion={}), streams=False)
     return reader, orjson.dumps(answer.completion)
+
+
+def _unreached(brokers: str, troubles: Sequence[KafkaError]) -> CallFailed:
+    """Return that no broker could be asked: who asks is nobody, or none answers."""
+    for trouble in troubles:
+        if trouble.code() == KafkaError._AUTHENTICATION:
+            return NotAuthenticated(f"{brokers}: {trouble.str()}")
+    problem = f"no broker answered at {brokers}: {troubles[0].str()}"
+    return Unavailable(problem, sent=False)
