@@ -188,9 +188,8 @@ def test_a_rollback_overtakes_an_eviction_and_a_second_collector_the_first(
 
 
 def test_a_collector_waits_for_a_log_that_is_away(tmp_path: Path) -> None:
-    away = CliHost(
-        tmp_path, "away", "127.0.0.1:1", {"CACHEMIND_COLLECT_INTERVAL_S": "1"}
-    )
+    soon = {"CACHEMIND_COLLECT_INTERVAL_S": "1", "CACHEMIND_COLLECT_GRACE_S": "1"}
+    away = CliHost(tmp_path, "away", "127.0.0.1:1", soon)
     with collector(away) as waiting:
         said = tmp_path / "collector.log"
         eventually(lambda: "waits for the log" in said.read_text(), 30)

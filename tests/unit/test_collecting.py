@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemind.core.collecting import CollectRules, Held, LogClock, collected, may_go
+from cachemind.core.collecting import (
+    CollectRules,
+    Held,
+    LogClock,
+    collected,
+    may_go,
+    start_s,
+)
 from cachemind.types import ExactKey
 from tests.fold_cases import key
 
@@ -91,6 +98,21 @@ def test_a_step_looks_at_no_more_than_it_may() -> None:
     few = CollectRules(grace_ns=0, most_looked=3)
     endless = (held(str(number), 2**62) for number in range(10**5))
     assert collected(endless, 0, few) == ((), key("2"))
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "grace_s", "waits_s"),
+    [
+        pytest.param(60, 600, 600, id="a-clock-has-time-to-be-put-right"),
+        pytest.param(60, 10**9, 600, id="not-for-ever"),
+        pytest.param(3_600, 1, 3_600, id="no-sooner-than-later-sweeps"),
+        pytest.param(1, 0, 1, id="no-grace"),
+    ],
+)
+def test_a_collector_waits_before_its_first_sweep(
+    interval_s: int, grace_s: int, waits_s: int
+) -> None:
+    assert start_s(interval_s, grace_s) == waits_s
 
 
 # ---- the time -----------------------------------------------------------------------

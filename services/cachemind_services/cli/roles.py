@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from cachemind.core.collecting import start_s
 from cachemind_services.cli.options import (
     AUDIT,
     COLLECTOR,
@@ -123,7 +124,7 @@ def run_collector(arguments: argparse.Namespace) -> int:
     give_way()
     settings = settings_from(arguments)
     # Nothing is urgent, and who starts beside it has better use for the processor.
-    time.sleep(settings.collect_interval_s)
+    time.sleep(start_s(settings.collect_interval_s, settings.collect_grace_s))
     # Imported here: the other commands must not pay for Faust, nor this one so early.
     from cachemind_services.bootstrap import collector
     from cachemind_services.metric_files import share_as

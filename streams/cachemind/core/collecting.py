@@ -43,6 +43,20 @@ class Found(NamedTuple):
     after: ExactKey | None
 
 
+LONGEST_START_S: Final = 600
+"""A clock that is ever put right is by then."""
+
+
+def start_s(interval_s: int, grace_s: int) -> int:
+    """Return how long a collector waits before its first sweep, in seconds.
+
+    A host may begin with a wrong clock, and the newest event on the log have it too:
+    nobody can tell then that it jumped, as a `LogClock` does later. So there is time
+    to put it right.
+    """
+    return max(interval_s, min(grace_s, LONGEST_START_S))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectRules:
     """How long after its end an entry is kept, and how much goes at once."""
