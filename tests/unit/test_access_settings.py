@@ -160,12 +160,10 @@ def test_a_command_presents_the_key_that_it_is_given(
     }
 
 
-def test_a_namespace_is_picked_with_a_key_only(tmp_path: Path) -> None:
+def test_a_namespace_is_picked_without_a_key_too() -> None:
     arguments = parser().parse_args(["stats", "--in-namespace", "shop"])
-    with pytest.raises(InvalidSetting) as caught:
-        http._credential(arguments, load({}))
-    assert caught.value.name == "--key-file"
-    assert "shop" in caught.value.problem
+    picked = {"X-CacheMind-Namespace": "shop"}
+    assert http._credential(arguments, load({})) == picked
 
 
 @pytest.mark.parametrize("text", [None, "cmk_a\nx: y", "cmk_\u00e9"])

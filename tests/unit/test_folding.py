@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cachemind.adapters.clock import SystemClock
+from cachemind.adapters.memory_log import MemoryLog
 from cachemind.adapters.memory_store import MemoryStore
 from cachemind.core.state import Effect, Step
 from cachemind.errors import FoldStopped, LogUnavailable, StoreUnavailable
@@ -169,13 +172,27 @@ def test_what_another_build_may_fold_stops_after_what_came_before(
 
 def test_a_dead_letter_that_is_refused_stops_the_fold() -> None:
     bench = Bench()
+    bench.dlq = MemoryLog(1, SystemClock(), max_record_bytes=100)
     bench.append(stored(1))
-    bench.append_raw(b"alpha", CUT + b"." * (4 * 1024 * 1024 - len(CUT) - 5))
-    record = bench.records()[1]
-    huge = replace(record, value=b"." * (5 * 1024 * 1024))
+    bench.append_raw(b"alpha", CUT)
     with pytest.raises(FoldStopped, match="refuses"):
-        bench.folder().fold([bench.records()[0], huge])
+        bench.folder().fold(bench.records())
     assert bench.store.applied() == -1
+
+
+def test_what_no_dead_letter_holds_is_told_by_its_hash_and_the_fold_goes_on() -> None:
+    bench = Bench()
+    bench.append(stored(1))
+    bench.append_raw(b"alpha", CUT)
+    bench.append(stored(2))
+    first, record, last = bench.records()
+    huge = replace(record, value=b"." * (5 * 1024 * 1024))
+    bench.folder().fold([first, huge, last])
+    (letter,) = bench.letters()
+    assert letter.value == b""
+    told = b" ".join(value or b"" for _, value in letter.headers).decode()
+    assert sha256(huge.value or b"").hexdigest() in told
+    assert bench.store.namespace(ALPHA).version == 2
 
 
 def test_a_store_that_fails_stops_the_fold_where_it_was() -> None:

@@ -117,3 +117,11 @@ def test_where_the_log_does_not_say_where_it_ends_what_is_here_has_to_do() -> No
     nothing = Host()
     nothing.now = 10 * LOG_NS
     assert not nothing.known()
+
+
+def test_a_worker_is_not_ready_before_the_keys_are_known() -> None:
+    # A log that is empty is caught up with before anything was looked at.
+    host = Host(goal=Offset(-1))
+    assert host.keys.not_ready() == ["keys: they were not read yet"]
+    host.shows("", applied=-1)
+    assert host.keys.not_ready() == []

@@ -62,6 +62,8 @@ class FollowedKeys:
     def not_ready(self) -> list[str]:
         """Return why this worker should get no traffic yet; empty once it should."""
         reason = self._follower.not_ready
+        if reason is None and not self.known:
+            reason = "they were not read yet"
         return [] if reason is None else [f"keys: {reason}"]
 
     def warnings(self) -> list[str]:

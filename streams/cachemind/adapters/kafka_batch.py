@@ -16,6 +16,7 @@ from cachemind.adapters.kafka_transaction import (
     KafkaSoleWriter,
     Placed,
     produce,
+    served,
     translated,
     until_done,
 )
@@ -25,6 +26,7 @@ from cachemind.ports.commands import Outgoing, Undeliverable
 from cachemind.types import Lsn, Offset, Partition
 
 POLL_S: Final = 0.001
+ABORT_S: Final = 1.0
 HEADROOM_BYTES: Final = 16 * 1024
 """What a topic's limit leaves for headers and the batch around a record."""
 
@@ -65,11 +67,9 @@ class KafkaBatchWriter(KafkaSoleWriter):
         Raises: `LogUnavailable`, `LogRejected` once the producer has failed for good.
         """
         producer = self._ready(time.monotonic())
+        poll, ask = partial(producer.poll, POLL_S), _aborting(producer)
         while not until.is_set():
-            try:
-                producer.poll(POLL_S)
-            except KafkaException as error:
-                raise translated("append", error) from error
+            served("append", poll, ask)
 
     def commit_open(
         self, records: Sequence[Outgoing], send_offsets: Callable[[Producer], None]
@@ -94,10 +94,8 @@ class KafkaBatchWriter(KafkaSoleWriter):
                 produce(producer, placed, partial(_note, failed, left, number))
             except LogRejected as error:
                 raise Undeliverable(number, str(error)) from error
-        try:
-            producer.flush(max(until - time.monotonic(), 0.0))
-        except KafkaException as error:
-            raise translated("append", error) from error
+        flush = partial(producer.flush, max(until - time.monotonic(), 0.0))
+        served("append", flush, _aborting(producer))
         self._require_delivered(records, failed, left[0])
         send_offsets(producer)
         until_done("commit", producer.commit_transaction, until)
@@ -125,6 +123,10 @@ class KafkaBatchWriter(KafkaSoleWriter):
             raise log_error(f"append to {records[number].topic}", error)
         if left > 0:
             raise LogUnavailable("append: Kafka did not answer in time")
+
+
+def _aborting(producer: Producer) -> Callable[[], object]:
+    return partial(producer.abort_transaction, ABORT_S)
 
 
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})

@@ -301,7 +301,11 @@ def _transact(
     except KafkaException as error:
         raise translated("begin", error) from error
     reports = hand_over(producer)
-    _served("append", lambda: producer.flush(max(until - time.monotonic(), 0.0)))
+    served(
+        "append",
+        lambda: producer.flush(max(until - time.monotonic(), 0.0)),
+        lambda: producer.abort_transaction(max(until - time.monotonic(), 0.1)),
+    )
     lsns = reports.lsns()
     before_commit()
     until_done("commit", producer.commit_transaction, until)
@@ -316,28 +320,44 @@ def _noticed(error: KafkaError) -> None:
     _LOG.info("transactions: %s", error.str())
 
 
-def _served(doing: str, step: Callable[[], object]) -> None:
+def served(
+    doing: str, step: Callable[[], object], ask: Callable[[], object] | None = None
+) -> None:
     """Do what calls back. Raises: `LogUnavailable`, `LogRejected`.
 
     A fatal error is set by confluent-kafka while callbacks still run, which Python
-    reports as a `SystemError` of the callback.
+    reports as a `SystemError` of the callback, sometimes with nothing behind it. Then
+    `ask` is called: it has the producer, which does nothing more, say its error again.
     """
     try:
         step()
     except KafkaException as error:
         raise translated(doing, error) from error
     except SystemError as error:
-        fact: BaseException | None = error
-        while fact is not None and not isinstance(fact, KafkaException):
-            fact = fact.__cause__ or fact.__context__
+        fact = _behind(error) or (_said(ask) if ask is not None else None)
         if fact is None:
             raise LogUnavailable(f"{doing}: the producer failed for good") from error
         raise translated(doing, fact) from error
 
 
+def _behind(error: BaseException) -> KafkaException | None:
+    fact: BaseException | None = error
+    while fact is not None and not isinstance(fact, KafkaException):
+        fact = fact.__cause__ or fact.__context__
+    return fact
+
+
+def _said(ask: Callable[[], object]) -> KafkaException | None:
+    try:
+        ask()
+    except KafkaException as error:
+        return error
+    return None
+
+
 def _close(producer: Producer) -> None:
     try:
-        _served("close", producer.close)
+        served("close", producer.close)
     except LogError as error:
         _LOG.warning("a producer ended badly: %s", error)
 
