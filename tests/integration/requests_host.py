@@ -31,17 +31,20 @@ def schema(family: str) -> Any:
 
 COMMAND, REPLY = schema("commands"), schema("replies")
 
+SINGLE_OBJECT = b"\xc3\x01" + bytes.fromhex(
+    fastavro.schema.fingerprint(
+        fastavro.schema.to_parsing_canonical_form(COMMAND), "CRC-64-AVRO"
+    )
+)
+
 
 def framed(value: dict[str, Any]) -> bytes:
     """Return a command in Avro single-object encoding; a body by itself rolls back."""
     body = value["body"]
     if isinstance(body, dict):
         value = value | {"body": ("cachemind.v1.Rollback", body)}
-    print_ = fastavro.schema.fingerprint(
-        fastavro.schema.to_parsing_canonical_form(COMMAND), "CRC-64-AVRO"
-    )
     out = BytesIO()
-    out.write(b"\xc3\x01" + bytes.fromhex(print_))
+    out.write(SINGLE_OBJECT)
     fastavro.schemaless_writer(out, COMMAND, value)
     return out.getvalue()
 
