@@ -6,12 +6,14 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from cachemind.receipts import KeyRole
-from cachemind_services.cli.options import AUDIT, add_settings, settings_from
+from cachemind_services.cli.options import AUDIT, add_action, settings_from
 
 _ROLES: Final = (KeyRole.RECEIPT.value, KeyRole.LOG.value)
+_action: Final = partial(add_action, flags=AUDIT)
 _HEADS: Final = ("ROLE", "KEY", "STATE", "ADDED", "RETIRED", "GOOD TO", "HELD")
 
 
@@ -107,19 +109,6 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     )
     _done(arguments, key_id, "revoked")
     return 0
-
-
-def _action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    help_text: str,
-    run: Any,
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=help_text)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(parser, AUDIT)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def _cut(text: str) -> int:

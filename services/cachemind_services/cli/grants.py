@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cachemind.core.access import Role
@@ -16,7 +17,7 @@ from cachemind.core.grant_access import user_of
 from cachemind.core.grant_topics import Grant
 from cachemind.errors import InvalidEvent, InvalidRequest
 from cachemind.types import Namespace
-from cachemind_services.cli.options import add_settings, settings_from
+from cachemind_services.cli.options import add_action, settings_from
 from cachemind_services.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FLAGS: Final = ("data_dir", "topic_prefix", "production")
+_action: Final = partial(add_action, flags=_FLAGS)
 _HEADS: Final = ("NAMESPACE", "ROLE", "MAY ASK", "MAY READ")
 _ANYBODY: Final = "anybody: the cluster has no access rules"
 
@@ -102,19 +104,6 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     else:
         print(f"{grant.role} in {grant.namespace} was taken from {whom}")
     return 0
-
-
-def _action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    help_text: str,
-    run: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=help_text)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(parser, _FLAGS)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def _grant(arguments: argparse.Namespace) -> Grant:

@@ -10,13 +10,14 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cachemind.core.access import Role
 from cachemind.core.api_keys import SCHEME, ApiKey
 from cachemind.core.cache_control import DURATION, duration_ms
 from cachemind.errors import InvalidEvent, InvalidRequest
-from cachemind_services.cli.options import AUDIT_LOG, add_settings, settings_from
+from cachemind_services.cli.options import AUDIT_LOG, add_action, settings_from
 from cachemind_services.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FLAGS: Final = (*AUDIT_LOG, "schema_registry_url")
+_action: Final = partial(add_action, flags=_FLAGS)
 _MS_PER_S: Final = 1_000
 _OVERLAP: Final = "24h"
 _HEADS: Final = ("KEY", "NAME", "ROLE", "NAMESPACES", "PREFIXES", "STATE", "EXPIRES")
@@ -130,19 +132,6 @@ def run_revoke(arguments: argparse.Namespace) -> int:
         when = "before" if where is None else f"at {where}"
         print(f"key {key_id} was revoked {when}")
     return 0
-
-
-def _action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    help_text: str,
-    run: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=help_text)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(parser, _FLAGS)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def _duration(text: str) -> int:

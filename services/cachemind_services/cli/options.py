@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, cast
@@ -92,6 +93,22 @@ COLLECTOR: Final = tuple(
 
 CLIENT: Final = ("host", "port", "uds")
 LOG: Final = ("data_dir", "topic_prefix", "namespace", "schema_registry_url")
+
+
+def add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    help_text: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    flags: tuple[str, ...],
+) -> argparse.ArgumentParser:
+    """Add an action that prints text or `--json`, with one flag for each setting."""
+    parser = actions.add_parser(name, help=help_text)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(parser, flags)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def add_settings(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:

@@ -7,16 +7,18 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from cachemind.core.snapshots import check_name
 from cachemind.errors import InvalidEvent, InvalidRequest
-from cachemind_services.cli.options import LOG, add_settings, settings_from
+from cachemind_services.cli.options import LOG, add_action, settings_from
 from cachemind_services.control import ask
 
 CREATE_S: Final = 600.0
 PRUNE_S: Final = 600.0
 _FLAGS: Final = (*LOG, "partitions", "production")
+_action: Final = partial(add_action, flags=(*_FLAGS, "snapshot_url", "host_silence_h"))
 _NS_PER_S: Final = 1_000_000_000
 _MIB: Final = 2**20
 
@@ -141,20 +143,6 @@ def _add_create(
         metavar="NAMESPACE",
         help="note it in the history of these namespaces alone; default all",
     )
-
-
-def _action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    help_text: str,
-    run: Any,
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=help_text)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    flags = (*_FLAGS, "snapshot_url", "host_silence_h")
-    add_settings(parser, flags)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def _days(text: str) -> int:
