@@ -29,13 +29,6 @@ _OTHER_CONTENT: Final = 422
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a request asks for under its key, as the id of the event to come."""
-
-    event_id: EventId
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """Where the event of a request is; `first` is that of one with a key."""
 
@@ -59,8 +52,8 @@ class Once:
         self._namespace = namespace
         self._principal = principal
 
-    def named(self, scope: Scope, *content: bytes) -> Named | None:
-        """Return what is asked for as a named request; None without a key.
+    def named(self, scope: Scope, *content: bytes) -> EventId | None:
+        """Return the id of the event that a request with a key asks for; None without.
 
         Raises: `InvalidRequest`.
         """
@@ -72,25 +65,25 @@ class Once:
             problem = f"must be one text of 1 to {_MOST_CHARS} printable ASCII"
             raise InvalidRequest(FIELD, problem)
         who = principal_in(scope) or self._principal
-        return Named(requested_id(who, key, pae(*content)))
+        return requested_id(who, key, pae(*content))
 
-    def done(self, asked: Named) -> Request | None:
+    def done(self, asked: EventId) -> Request | None:
         """Return the request's first event, None where none is folded.
 
         Raises: `InvalidRequest` for another content than that one's, `LogUnavailable`.
         """
         try:
             requests = self._view.requests(self._namespace)
-            first = requests.request(asked.event_id, requests.head())
+            first = requests.request(asked, requests.head())
         except StoreError as error:
             raise LogUnavailable(f"what is done cannot be read: {error}") from error
-        if first is not None and first.event_id != asked.event_id:
+        if first is not None and first.event_id != asked:
             problem = "was used before, for something else"
             raise InvalidRequest(FIELD, problem, status=_OTHER_CONTENT)
         return first
 
     async def do(
-        self, asked: Named | None, append: Callable[[EventId | None], Awaitable[Lsn]]
+        self, asked: EventId | None, append: Callable[[EventId | None], Awaitable[Lsn]]
     ) -> Done:
         """Append the event of a request unless it is done; without a key append it.
 
@@ -100,10 +93,10 @@ class Once:
             return Done(await append(None))
         first = self.done(asked)
         if first is None:
-            first = await self.settled(asked, await append(asked.event_id))
+            first = await self.settled(asked, await append(asked))
         return Done(Lsn(self._follower.partition, first.offset), first)
 
-    async def settled(self, asked: Named, lsn: Lsn) -> Request:
+    async def settled(self, asked: EventId, lsn: Lsn) -> Request:
         """Return the request's first event, once its event at `lsn` is folded.
 
         Raises: `InvalidRequest` as `done`; `LogUnavailable` where that takes too long,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from mmap import mmap
 from typing import Any, Final
 
 MOST_BYTES: Final = 64 * 2**20
@@ -51,12 +52,13 @@ def _frame_fits(name: str) -> Callable[[bytes | memoryview], bool]:
             cramjam: Any = import_module("cramjam")
         except ImportError:
             return True
-        room = bytearray(MOST_BYTES)
-        try:
-            getattr(cramjam, name).decompress_into(bytes(packed), room)
-        except cramjam.DecompressionError as error:
-            return "whole buffer" not in str(error)
-        return True
+        # Pages that nothing is written to are never made: a small batch costs little.
+        with mmap(-1, MOST_BYTES) as room:
+            try:
+                getattr(cramjam, name).decompress_into(bytes(packed), room)
+            except cramjam.DecompressionError as error:
+                return "whole buffer" not in str(error)
+            return True
 
     return fits
 
